@@ -1,68 +1,201 @@
-//! The tables that are not stages: `[pipeline]`, `[model]`, `[lora]`.
+//! A whole pipeline, and the tables that are not stages: `[pipeline]`, `[model]`, `[lora]`, `[executor]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
+use crate::key::{Choice, Rule, Type};
+use crate::mistake::{Mistake, Mistakes, Problem, Sources};
+use crate::node::{At, Content, Node};
+use crate::section::{choice, section};
 use crate::stage::StageConfig;
+use crate::value::{Read, Value};
 
 /// A whole pipeline file, every default filled in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pipeline {
     pub pipeline: PipelineMeta,
     pub model: Model,
     pub lora: Lora,
-    /// Stage name → stage, in the order of the file.
-    pub stages: BTreeMap<String, StageConfig>,
+    pub executor: Executor,
+    /// In the order of the file.
+    pub stages: Vec<Stage>,
+    /// Where each value was written.
+    #[serde(skip)]
+    pub(crate) origins: Origins,
 }
 
-/// `[pipeline]`
+/// A `[stages.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PipelineMeta {
+pub struct Stage {
     pub name: String,
-    /// Everything random in the run derives from this.
-    pub seed: u64,
+    /// The keys of its kind.
+    pub config: StageConfig,
+    /// The keys that every kind has.
+    pub common: Common,
 }
 
-/// `[model]`: the base model that stages without a `model` key of their own start from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Model {
-    /// A Hugging Face folder; empty when every stage names its model stage.
-    pub base: String,
-    pub dtype: Dtype,
-    pub device: Device,
+section! {
+    /// Keys that a stage of any kind has.
+    pub struct Common {
+        /// Stages that must have succeeded first although nothing of theirs is read; a gate that refuses
+        /// keeps this stage from running.
+        pub requires: Vec<String> = Vec::new() => stage(&[]),
+        /// Attempts after the first when the stage itself fails. Failures of the machine are retried apart
+        /// from this, see `[executor] infra_retries`.
+        pub max_retries: u32 = 0 => at_most(100.0).execution(),
+        /// Replaces the seed derived from `[pipeline] seed` and the stage's name.
+        pub seed: Option<u64> = None,
+    }
 }
 
-/// How the frozen base is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    F32,
-    Bf16,
+section! {
+    /// `[pipeline]`
+    pub struct PipelineMeta {
+        /// What people call it; shown in lists and reports.
+        pub name: String = String::new() => execution().required(),
+        /// Everything random in the run derives from this.
+        pub seed: u64 = 42,
+    }
+}
+
+section! {
+    /// `[model]`: the base model of stages without a `model` of their own.
+    pub struct Model {
+        /// A Hugging Face folder (`config.json`, `model.safetensors`, `tokenizer.json`); empty when every
+        /// stage names the stage it starts from.
+        pub base: String = String::new(),
+        /// How the frozen base is stored.
+        pub dtype: Dtype = Dtype::F32,
+        /// Where tensors live: `auto`, `cpu`, `cuda`, `cuda:1`. Devices differ by rounding only, so that
+        /// another one makes nothing run again.
+        pub device: Device = Device::Auto => execution(),
+    }
+}
+
+section! {
+    /// `[lora]`, under PEFT's names: the adapters of `ppo` stages.
+    pub struct Lora {
+        /// Rank.
+        pub r: usize = 128 => at_least(1.0),
+        /// The update is scaled by `lora_alpha / r`.
+        pub lora_alpha: f64 = 128.0 => above(0.0),
+        /// Which linear layers of the blocks carry an adapter.
+        pub target_modules: TargetModules = TargetModules::AllLinear,
+    }
+}
+
+section! {
+    /// `[executor]`: how stages are run. Nothing here changes a result.
+    pub struct Executor {
+        /// Where stages run.
+        pub kind: ExecutorKind = ExecutorKind::Local => execution(),
+        /// CPU threads shared by the stages that run at once; 0 = all of the machine.
+        pub cpus: usize = 0 => execution(),
+        /// Stages that run at once; 0 = as many as CPUs and devices allow.
+        pub max_parallel: usize = 0 => execution(),
+        /// Attempts after the first when a stage dies of something outside it: killed, out of memory, disk.
+        pub infra_retries: u32 = 3 => at_most(100.0).execution(),
+        /// Wait before the first retry; doubles with each further one.
+        pub retry_delay: f64 = 1.0 => duration().execution(),
+        /// A run does not start with less free space than this for its state folder.
+        pub min_free_disk: u64 = 200_000_000 => size().execution(),
+    }
+}
+
+choice! {
+    /// Where stages run.
+    pub enum ExecutorKind {
+        /// As child processes of this machine.
+        Local = "local",
+    }
+}
+
+choice! {
+    /// How the frozen base is stored.
+    pub enum Dtype {
+        /// 4 bytes a number.
+        F32 = "f32",
+        /// 2 bytes a number; sums stay in f32.
+        Bf16 = "bf16",
+    }
 }
 
 /// Where tensors live: `auto`, `cpu`, `cuda`, `cuda:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String", into = "String")]
 pub enum Device {
+    /// CUDA when the program has it and a GPU is there, else the CPU.
     Auto,
     Cpu,
+    /// GPU by number.
     Cuda(usize),
 }
 
-/// `[lora]`, under PEFT's names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Lora {
-    /// Rank.
-    pub r: usize,
-    /// The update is scaled by `lora_alpha / r`.
-    pub lora_alpha: f64,
-    pub target_modules: TargetModules,
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Auto => f.write_str("auto"),
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
 }
 
-impl Default for Lora {
-    fn default() -> Self {
-        Self { r: 128, lora_alpha: 128.0, target_modules: TargetModules::AllLinear }
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Device::Auto),
+            "cpu" => Ok(Device::Cpu),
+            "cuda" => Ok(Device::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|number| number.parse().ok())
+                .map(Device::Cuda)
+                .ok_or_else(|| format!("`{text}` is not a device")),
+        }
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
+    }
+}
+
+impl Value for Device {
+    fn to_json(&self) -> Json {
+        self.to_string().into()
+    }
+}
+
+impl Read for Device {
+    const TYPE: Type = Type::Device;
+
+    fn read(node: &Node, rule: &Rule, out: &mut Mistakes) -> Option<Self> {
+        let text = String::read(node, rule, out)?;
+        let device = text.parse().ok();
+        if device.is_none() {
+            let expected = Self::TYPE.describe();
+            out.note(
+                &node.at,
+                Problem::UnknownWord { key: node.path.clone(), word: text, expected, nearest: None },
+            );
+        }
+        device
     }
 }
 
@@ -74,4 +207,64 @@ pub enum TargetModules {
     /// Suffixes as PEFT takes them: `["q_proj", "v_proj"]`.
     #[serde(untagged)]
     Names(Vec<String>),
+}
+
+impl Value for TargetModules {
+    fn to_json(&self) -> Json {
+        match self {
+            TargetModules::AllLinear => "all-linear".into(),
+            TargetModules::Names(names) => names.to_json(),
+        }
+    }
+}
+
+impl Read for TargetModules {
+    const TYPE: Type =
+        Type::ChoiceOrNames(&[Choice { name: "all-linear", doc: "Every linear layer of every block." }]);
+
+    fn read(node: &Node, rule: &Rule, out: &mut Mistakes) -> Option<Self> {
+        if let Content::List(_) = node.content {
+            return Vec::read(node, rule, out).map(TargetModules::Names);
+        }
+        crate::value::choice(node, &Self::TYPE, &[("all-linear", ())], out).map(|()| TargetModules::AllLinear)
+    }
+}
+
+/// Where each value was written, for messages about things outside the file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origins {
+    pub sources: Sources,
+    pub places: BTreeMap<String, At>,
+}
+
+impl Pipeline {
+    /// The stage of that name.
+    pub fn stage(&self, name: &str) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// Stages that `stage` depends on directly, in the order in which it names them, each once.
+    ///
+    /// A `report` that names none reports on all stages that are not reports themselves.
+    pub fn dependencies(&self, stage: &Stage) -> Vec<String> {
+        let mut names: Vec<String> =
+            stage.references().into_iter().map(|reference| reference.stage).collect();
+        if let StageConfig::Report(report) = &stage.config
+            && report.stages.is_empty()
+        {
+            let others = self.stages.iter().filter(|other| !matches!(other.config, StageConfig::Report(_)));
+            names.extend(others.map(|other| other.name.clone()));
+        }
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
+    }
+
+    /// A mistake that was found outside the file, at the value of `path` (`stages.data.path`).
+    pub fn mistake(&self, path: &str, message: impl Into<String>, help: impl Into<String>) -> Mistake {
+        let problem = Problem::Outside { message: message.into(), help: help.into() };
+        let table = path.rsplit_once('.').map(|(table, _)| table).unwrap_or_default();
+        let at = self.origins.places.get(path).or_else(|| self.origins.places.get(table));
+        self.origins.sources.mistake(at, problem)
+    }
 }

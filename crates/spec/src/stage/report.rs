@@ -1,10 +1,11 @@
 //! `kind = "report"`: one table and one self-contained HTML page over the results of other stages.
 
-use serde::{Deserialize, Serialize};
+use crate::section::section;
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Report {
-    /// Stages to report on; empty = all others of the pipeline.
-    pub stages: Vec<String>,
+section! {
+    /// `kind = "report"`
+    pub struct Report {
+        /// Stages to report on; empty = all others of the pipeline.
+        pub stages: Vec<String> = Vec::new() => stage(&[]),
+    }
 }

@@ -1,40 +1,31 @@
 //! `kind = "reward"`: a reward model by itself, trained on pairs.
 
-use serde::{Deserialize, Serialize};
-
 use super::Training;
+use crate::section::{choice, section};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Reward {
-    /// Stage to start from; empty = `[model] base`.
-    pub model: String,
-    /// The `prepare` stage.
-    pub data: String,
-    pub split: String,
-    pub reward_loss: RewardLoss,
-    #[serde(flatten)]
-    pub training: Training,
-}
-
-impl Default for Reward {
-    fn default() -> Self {
-        Self {
-            model: String::new(),
-            data: String::new(),
-            split: "sft".into(),
-            reward_loss: RewardLoss::LastToken,
-            training: Training::default(),
-        }
+section! {
+    /// `kind = "reward"`
+    pub struct Reward {
+        /// Stage to start from; empty = `[model] base`.
+        pub model: String = String::new() => stage(&["pretrain", "sft", "hydra-sft"]),
+        /// The `prepare` stage.
+        pub data: String = String::new() => stage(&["prepare"]).required(),
+        /// The split trained on.
+        pub split: String = "sft".into() => split(),
+        /// Where the pair loss is read.
+        pub reward_loss: RewardLoss = RewardLoss::LastToken,
+    }
+    flatten {
+        pub training: Training,
     }
 }
 
-/// Where the pair loss is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RewardLoss {
-    /// At the last real token of each response (EOS included).
-    LastToken,
-    /// Mean over all positions from the first differing token to the longer end, as DeepSpeed-Chat trains.
-    PerToken,
+choice! {
+    /// Where the pair loss is read.
+    pub enum RewardLoss {
+        /// At the last real token of each response (EOS included).
+        LastToken = "last_token",
+        /// Mean over all positions from the first differing token to the longer end, as DeepSpeed-Chat trains.
+        PerToken = "per_token",
+    }
 }

@@ -1,28 +1,19 @@
 //! `kind = "reward-eval"`: accuracy, margin and score statistics on held-out pairs, and a gate.
 
-use serde::{Deserialize, Serialize};
+use crate::section::section;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RewardEval {
-    /// A `reward` or `hydra-sft` stage.
-    pub model: String,
-    /// The `prepare` stage.
-    pub data: String,
-    pub split: String,
-    /// Stages that require this one are refused when the accuracy is below.
-    pub min_accuracy: f64,
-    pub batch_size: usize,
-}
-
-impl Default for RewardEval {
-    fn default() -> Self {
-        Self {
-            model: String::new(),
-            data: String::new(),
-            split: "eval".into(),
-            min_accuracy: 0.0,
-            batch_size: 32,
-        }
+section! {
+    /// `kind = "reward-eval"`
+    pub struct RewardEval {
+        /// A `reward` or `hydra-sft` stage.
+        pub model: String = String::new() => stage(&["reward", "hydra-sft"]).required(),
+        /// The `prepare` stage.
+        pub data: String = String::new() => stage(&["prepare"]).required(),
+        /// The split evaluated on.
+        pub split: String = "eval".into() => split(),
+        /// Stages that require this one are refused when the accuracy is below.
+        pub min_accuracy: f64 = 0.0 => ratio(),
+        /// Rows per forward pass; results do not depend on it beyond rounding.
+        pub batch_size: usize = 32 => at_least(1.0),
     }
 }

@@ -1,58 +1,49 @@
 //! Keys that every stage which trains has in common, under the names of Hugging Face's `TrainingArguments`.
 
-use serde::{Deserialize, Serialize};
+use crate::section::{choice, section};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Training {
-    pub learning_rate: f64,
-    pub num_train_epochs: f64,
-    /// Optimiser steps; overrides `num_train_epochs` when above 0.
-    pub max_steps: i64,
-    /// Rows (for pairs: pairs) per forward-backward pass.
-    pub per_device_train_batch_size: usize,
-    /// Passes per optimiser step.
-    pub gradient_accumulation_steps: usize,
-    pub lr_scheduler_type: LrScheduler,
-    pub warmup_steps: u64,
-    pub weight_decay: f64,
-    pub adam_beta1: f64,
-    pub adam_beta2: f64,
-    pub adam_epsilon: f64,
-    /// Clip the global gradient norm to this; 0 = off.
-    pub max_grad_norm: f64,
-    /// Checkpoint every so many optimiser steps. Execution-only: results do not depend on it.
-    pub save_steps: u64,
-    /// Finished checkpoints kept. Execution-only.
-    pub save_total_limit: usize,
-}
-
-impl Default for Training {
-    fn default() -> Self {
-        Self {
-            learning_rate: 5e-5,
-            num_train_epochs: 1.0,
-            max_steps: -1,
-            per_device_train_batch_size: 8,
-            gradient_accumulation_steps: 1,
-            lr_scheduler_type: LrScheduler::Cosine,
-            warmup_steps: 0,
-            weight_decay: 0.0,
-            adam_beta1: 0.9,
-            adam_beta2: 0.95,
-            adam_epsilon: 1e-8,
-            max_grad_norm: 1.0,
-            save_steps: 100,
-            save_total_limit: 2,
-        }
+section! {
+    /// How a model is trained on a fixed data set.
+    pub struct Training {
+        /// Highest rate, reached after the warm-up.
+        pub learning_rate: f64 = 5e-5 => above(0.0),
+        /// Passes over the data.
+        pub num_train_epochs: f64 = 1.0 => above(0.0),
+        /// Optimiser steps; overrides `num_train_epochs` when above 0.
+        pub max_steps: i64 = -1 => at_least(-1.0),
+        /// Rows (for pairs: pairs) per forward-backward pass.
+        pub per_device_train_batch_size: usize = 8 => at_least(1.0),
+        /// Passes per optimiser step.
+        pub gradient_accumulation_steps: usize = 1 => at_least(1.0),
+        /// How the rate changes after the warm-up.
+        pub lr_scheduler_type: LrScheduler = LrScheduler::Cosine,
+        /// Steps over which the rate rises from 0.
+        pub warmup_steps: u64 = 0,
+        /// Decoupled weight decay (AdamW).
+        pub weight_decay: f64 = 0.0 => at_least(0.0),
+        /// Decay of the first moment.
+        pub adam_beta1: f64 = 0.9 => at_least(0.0).below(1.0),
+        /// Decay of the second moment.
+        pub adam_beta2: f64 = 0.95 => at_least(0.0).below(1.0),
+        /// Added to the root of the second moment.
+        pub adam_epsilon: f64 = 1e-8 => above(0.0),
+        /// Clip the global gradient norm to this; 0 = off.
+        pub max_grad_norm: f64 = 1.0 => at_least(0.0),
+        /// Checkpoint every so many optimiser steps.
+        pub save_steps: u64 = 100 => at_least(1.0).execution(),
+        /// Finished checkpoints kept.
+        pub save_total_limit: usize = 2 => at_least(1.0).execution(),
     }
 }
 
-/// Learning-rate schedule after the linear warm-up; `linear` and `cosine` end at 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LrScheduler {
-    Constant,
-    Linear,
-    Cosine,
+choice! {
+    /// Learning-rate schedule after the linear warm-up.
+    pub enum LrScheduler {
+        /// Stays.
+        Constant = "constant",
+        /// A straight line to 0.
+        Linear = "linear",
+        /// Half a cosine to 0.
+        Cosine = "cosine",
+    }
 }

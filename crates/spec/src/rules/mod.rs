@@ -1,0 +1,51 @@
+//! Rules between keys and between stages, checked once all tables are read.
+
+mod references;
+mod stages;
+
+use crate::mistake::Mistakes;
+use crate::node::{At, Node};
+use crate::pipeline::Pipeline;
+
+/// Checks all rules. `root` knows where things were written and which keys are in the file at all.
+pub(crate) fn check(pipeline: &Pipeline, root: &Node, out: &mut Mistakes) {
+    let file = File { root };
+    references::check(pipeline, &file, out);
+    stages::check(pipeline, &file, out);
+}
+
+/// Looks up places in the tree.
+struct File<'a> {
+    root: &'a Node,
+}
+
+impl File<'_> {
+    /// The value at `stages.NAME.key`, if it is written in the file.
+    fn find(&self, stage: &str, key: &str) -> Option<&Node> {
+        self.root.get("stages")?.get(stage)?.get(key)
+    }
+
+    fn has(&self, stage: &str, key: &str) -> bool {
+        self.find(stage, key).is_some()
+    }
+
+    /// The place of a stage's key; of its table when the key is not in the file. Takes `models[1]`.
+    fn at(&self, stage: &str, key: &str) -> At {
+        let (name, index) = match key.split_once('[') {
+            Some((name, index)) => (name, index.trim_end_matches(']').parse::<usize>().ok()),
+            None => (key, None),
+        };
+        let Some(node) = self.find(stage, name) else { return self.table(stage) };
+        match (&node.content, index) {
+            (crate::node::Content::List(items), Some(index)) => items.get(index).unwrap_or(node).at.clone(),
+            _ => node.at.clone(),
+        }
+    }
+
+    /// The place of a stage's name in its header.
+    fn table(&self, stage: &str) -> At {
+        let stages = self.root.get("stages").and_then(Node::entries).unwrap_or_default();
+        let entry = stages.iter().find(|entry| entry.name == stage);
+        entry.map_or(At { source: 0, span: 0..0 }, |entry| entry.at.clone())
+    }
+}

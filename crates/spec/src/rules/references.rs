@@ -1,0 +1,132 @@
+//! Stages that name others: they exist, they fit, they do not run in circles, their splits are made.
+
+use std::collections::BTreeSet;
+
+use super::File;
+use crate::mistake::{Mistakes, Problem};
+use crate::nearest::nearest;
+use crate::node::Node;
+use crate::pipeline::{Pipeline, Stage};
+use crate::stage::{Reference, StageConfig};
+
+pub(super) fn check(pipeline: &Pipeline, file: &File<'_>, out: &mut Mistakes) {
+    // A stage whose kind is not known is there all the same: naming it is no second mistake.
+    let written = file.root.get("stages").and_then(Node::entries).unwrap_or_default();
+    let names: Vec<&str> = written.iter().map(|entry| entry.name.as_str()).collect();
+    for stage in &pipeline.stages {
+        for reference in stage.references() {
+            check_reference(pipeline, stage, &reference, &names, file, out);
+        }
+        check_split(pipeline, stage, file, out);
+    }
+    for cycle in cycles(pipeline) {
+        note_cycle(&cycle, pipeline, file, out);
+    }
+}
+
+fn check_reference(
+    pipeline: &Pipeline,
+    stage: &Stage,
+    reference: &Reference,
+    names: &[&str],
+    file: &File<'_>,
+    out: &mut Mistakes,
+) {
+    let at = file.at(&stage.name, &reference.key);
+    if !names.contains(&reference.stage.as_str()) {
+        let others = names.iter().copied().filter(|name| *name != stage.name);
+        let problem = Problem::UnknownStage {
+            stage: reference.stage.clone(),
+            nearest: nearest(&reference.stage, others).map(str::to_owned),
+            stages: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        return out.note(&at, problem);
+    }
+    let Some(named) = pipeline.stage(&reference.stage) else { return };
+    let kind = named.config.kind();
+    if !reference.kinds.is_empty() && !reference.kinds.contains(&kind) {
+        let allowed = reference.kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" or ");
+        let problem = Problem::WrongKind {
+            key: format!("stages.{}.{}", stage.name, reference.key),
+            stage: named.name.clone(),
+            kind: kind.to_owned(),
+            allowed,
+        };
+        out.note(&at, problem);
+    }
+}
+
+fn check_split(pipeline: &Pipeline, stage: &Stage, file: &File<'_>, out: &mut Mistakes) {
+    let mut used = None;
+    let mut data = None;
+    stage.config.section().each(&mut |key, value| {
+        if key.rule.split {
+            used = value.names().first().map(|name| (*name).to_owned());
+        }
+        if key.name == "data" {
+            data = value.names().first().and_then(|name| pipeline.stage(name));
+        }
+    });
+    let (Some(used), Some(data)) = (used, data) else { return };
+    let StageConfig::Prepare(prepare) = &data.config else { return };
+    let splits = prepare.splits();
+    if !splits.contains(&used.as_str()) {
+        let problem = Problem::UnknownSplit {
+            nearest: nearest(&used, splits.iter().copied()).map(str::to_owned),
+            splits: splits.iter().map(|split| (*split).to_owned()).collect(),
+            split: used,
+            data: data.name.clone(),
+        };
+        out.note(&file.at(&stage.name, "split"), problem);
+    }
+}
+
+/// Cycles of stages, each once, starting from its first stage in the file.
+fn cycles(pipeline: &Pipeline) -> Vec<Vec<String>> {
+    let mut done = BTreeSet::new();
+    let mut found = Vec::new();
+    for stage in &pipeline.stages {
+        let mut path = Vec::new();
+        visit(pipeline, &stage.name, &mut path, &mut done, &mut found);
+    }
+    found
+}
+
+fn visit(
+    pipeline: &Pipeline,
+    name: &str,
+    path: &mut Vec<String>,
+    done: &mut BTreeSet<String>,
+    found: &mut Vec<Vec<String>>,
+) {
+    if let Some(start) = path.iter().position(|other| other == name) {
+        let mut cycle = path[start..].to_vec();
+        cycle.push(name.to_owned());
+        return found.push(cycle);
+    }
+    if done.contains(name) {
+        return;
+    }
+    let Some(stage) = pipeline.stage(name) else { return };
+    path.push(name.to_owned());
+    for dependency in pipeline.dependencies(stage) {
+        visit(pipeline, &dependency, path, done, found);
+    }
+    path.pop();
+    done.insert(name.to_owned());
+}
+
+fn note_cycle(cycle: &[String], pipeline: &Pipeline, file: &File<'_>, out: &mut Mistakes) {
+    let places = cycle.iter().zip(&cycle[1..]).map(|(from, to)| {
+        let references = pipeline.stage(from).map(Stage::references).unwrap_or_default();
+        let key =
+            references.into_iter().find(|reference| reference.stage == *to).map(|reference| reference.key);
+        let key = key.unwrap_or_else(|| "stages".to_owned());
+        let at = file.at(from, &key);
+        (format!("{from} → {to}: `{key}` at {}", out.sources.show(&at)), at)
+    });
+    let (edges, places): (Vec<_>, Vec<_>) = places.unzip();
+    if let Some(first) = places.first() {
+        out.note(first, Problem::Cycle { path: cycle.to_vec(), edges });
+    }
+}
