@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(order(8, 42, 0), GOLDEN_ORDER_EPOCH_0);
         assert_eq!(order(8, 42, 1), GOLDEN_ORDER_EPOCH_1);
     }
-    const GOLDEN_ORDER_EPOCH_0: [usize; 8] = [0; 8];
-    const GOLDEN_ORDER_EPOCH_1: [usize; 8] = [0; 8];
+    const GOLDEN_ORDER_EPOCH_0: [usize; 8] = [0, 1, 7, 5, 3, 2, 6, 4];
+    const GOLDEN_ORDER_EPOCH_1: [usize; 8] = [5, 2, 6, 0, 4, 3, 1, 7];
 
     proptest! {
         #[test]

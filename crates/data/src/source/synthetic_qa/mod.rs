@@ -52,7 +52,7 @@ pub(crate) fn enough(wanted: usize) -> Result<(), DataError> {
 }
 
 /// `count` different questions, each with [`ANSWERS`] answers scored by [`utility`].
-pub(crate) fn questions(count: usize, seed: u64) -> Result<Vec<Question>, DataError> {
+pub fn questions(count: usize, seed: u64) -> Result<Vec<Question>, DataError> {
     enough(count)?;
     let facts = facts();
     let half = phrases::per_fact() / 2;
