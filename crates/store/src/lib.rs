@@ -1,1 +1,25 @@
-//! store
+//! What has *happened*: the state folder with its SQLite database, whole-or-nothing files, artifacts,
+//! checkpoints and leases. Decides nothing; the engine does.
+
+mod artifacts;
+mod attempts;
+mod database;
+mod error;
+pub mod fault;
+pub mod files;
+pub mod id;
+mod layout;
+pub mod lease;
+mod memo;
+mod owner;
+pub mod process;
+pub mod record;
+mod runs;
+
+pub use artifacts::Publication;
+pub use attempts::{AttemptEnd, NewAttempt};
+pub use database::Store;
+pub use error::StoreError;
+pub use layout::Layout;
+pub use memo::FileMemo;
+pub use runs::{DecidedStage, NewRun};

@@ -1,0 +1,183 @@
+//! Artifacts: results that became current by one rename and one transaction.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::attempts::{AttemptEnd, end_attempt};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::files::{self, ManifestFile};
+use crate::layout::Layout;
+use crate::lease::stage_lease;
+use crate::record::{Artifact, Attempt, AttemptState, StageState};
+use crate::runs::set_stage;
+use crate::{fault, id};
+
+/// Name of the manifest inside an artifact.
+const MANIFEST: &str = "manifest.json";
+
+/// A whole result in an attempt's folder, about to become current.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    pub attempt: &'a Attempt,
+    /// Name of the result's folder in the attempt's folder.
+    pub out: &'a str,
+    pub kind: &'a str,
+    pub pipeline: &'a str,
+    /// JSON object: what the fingerprint is made of.
+    pub parts: &'a str,
+    /// The manifest as the worker wrote it, which names this attempt's nonce.
+    pub manifest: &'a [u8],
+    pub files: &'a [ManifestFile],
+    /// JSON.
+    pub summary: &'a str,
+    /// Of this attempt.
+    pub seconds: f64,
+    pub peak_rss_bytes: u64,
+}
+
+impl Store {
+    /// Verifies a result, moves it into place, and records attempt, artifact and stage in one transaction,
+    /// which also gives the stage's lease back. Killed anywhere, it can be called again.
+    pub async fn publish(&self, p: Publication<'_>) -> Result<Artifact, StoreError> {
+        let path = Layout::artifact_name(p.kind, &p.attempt.fingerprint);
+        self.move_into_place(&p, &path).await?;
+        let artifact = self.commit_artifact(&p, path).await?;
+        fault::point("publish.committed");
+        self.forget_checkpoints(&p.attempt.fingerprint).await?;
+        let aside = replaced(&self.layout().attempt(&p.attempt.id));
+        let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(aside)).await;
+        Ok(artifact)
+    }
+
+    async fn move_into_place(&self, p: &Publication<'_>, path: &str) -> Result<(), StoreError> {
+        let attempt = self.layout().attempt(&p.attempt.id);
+        let (out, target) = (attempt.join(p.out), self.layout().resolve(path));
+        let (manifest, files) = (p.manifest.to_vec(), p.files.to_vec());
+        let work =
+            tokio::task::spawn_blocking(move || move_into_place(&attempt, &out, &target, &manifest, &files));
+        work.await.unwrap_or_else(|e| Err(StoreError::io(self.layout().root())(std::io::Error::other(e))))
+    }
+
+    async fn commit_artifact(&self, p: &Publication<'_>, path: String) -> Result<Artifact, StoreError> {
+        let attempt = p.attempt;
+        let mut tx = self.begin().await?;
+        let end = AttemptEnd {
+            state: AttemptState::Succeeded,
+            class: None,
+            code: "",
+            message: "",
+            help: "",
+            seconds: p.seconds,
+            peak_rss_bytes: p.peak_rss_bytes,
+        };
+        end_attempt(&mut tx, attempt, &end).await?;
+        // What it cost: all attempts since the result that this one replaces, if any.
+        let (seconds, peak): (f64, i64) = sqlx::query_as(
+            "SELECT TOTAL(seconds), COALESCE(MAX(peak_rss_bytes), 0) FROM attempts WHERE fingerprint = ?1
+             AND created_at > COALESCE((SELECT created_at FROM artifacts WHERE fingerprint = ?1), 0)",
+        )
+        .bind(&attempt.fingerprint)
+        .fetch_one(&mut *tx)
+        .await?;
+        let artifact: Artifact = sqlx::query_as(
+            "INSERT OR REPLACE INTO artifacts (fingerprint, kind, path, pipeline, stage, run_id, attempt_id, parts,
+                 files, summary, bytes, seconds, peak_rss_bytes, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        )
+        .bind(&attempt.fingerprint)
+        .bind(p.kind)
+        .bind(path)
+        .bind(p.pipeline)
+        .bind(&attempt.stage)
+        .bind(&attempt.run_id)
+        .bind(&attempt.id)
+        .bind(p.parts)
+        .bind(serde_json::to_string(p.files).map_err(|source| StoreError::Unreadable { what: "a file list", source })?)
+        .bind(p.summary)
+        .bind(p.files.iter().map(|f| f.bytes as i64).sum::<i64>())
+        .bind(seconds)
+        .bind(peak)
+        .bind(id::now_ms())
+        .fetch_one(&mut *tx)
+        .await?;
+        set_stage(&mut tx, &attempt.run_id, &attempt.stage, StageState::Succeeded, "").await?;
+        self.release_in(&mut tx, &stage_lease(&attempt.fingerprint)).await?;
+        tx.commit().await.map_err(|e| self.classify(e))?;
+        Ok(artifact)
+    }
+
+    /// The current artifact of each fingerprint that has one.
+    pub async fn artifacts(&self, fingerprints: &[&str]) -> Result<Vec<Artifact>, StoreError> {
+        let list = serde_json::to_string(fingerprints).unwrap_or_default();
+        sqlx::query_as("SELECT * FROM artifacts WHERE fingerprint IN (SELECT value FROM json_each(?))")
+            .bind(list)
+            .fetch_all(self.readers())
+            .await
+            .map_err(|e| self.classify(e))
+    }
+
+    /// The current artifact of a fingerprint.
+    pub async fn artifact(&self, fingerprint: &str) -> Result<Option<Artifact>, StoreError> {
+        Ok(self.artifacts(&[fingerprint]).await?.pop())
+    }
+
+    /// The newest artifact that a stage of this name made in a pipeline of this name.
+    pub async fn last_artifact(&self, pipeline: &str, stage: &str) -> Result<Option<Artifact>, StoreError> {
+        sqlx::query_as(
+            "SELECT * FROM artifacts WHERE pipeline = ? AND stage = ? ORDER BY created_at DESC LIMIT 1",
+        )
+        .bind(pipeline)
+        .bind(stage)
+        .fetch_optional(self.readers())
+        .await
+        .map_err(|e| self.classify(e))
+    }
+}
+
+impl Artifact {
+    /// The files it must have.
+    pub fn file_list(&self) -> Result<Vec<ManifestFile>, StoreError> {
+        serde_json::from_str(&self.files)
+            .map_err(|source| StoreError::Unreadable { what: "a file list", source })
+    }
+}
+
+/// Where a result that is being replaced waits for the transaction.
+fn replaced(attempt: &Path) -> PathBuf {
+    attempt.join("replaced")
+}
+
+fn move_into_place(
+    attempt: &Path,
+    out: &Path,
+    target: &Path,
+    manifest: &[u8],
+    list: &[ManifestFile],
+) -> Result<(), StoreError> {
+    let moved = fs::read(target.join(MANIFEST)).is_ok_and(|there| there == manifest);
+    if moved && !out.exists() {
+        return Ok(());
+    }
+    if out.join(MANIFEST).exists() {
+        // Left by an earlier call that died after writing it.
+        fs::remove_file(out.join(MANIFEST)).map_err(StoreError::io(out))?;
+    }
+    files::verify(out, list)?;
+    fault::point("publish.verified");
+    files::write_atomic(&out.join(MANIFEST), manifest)?;
+    files::sync_tree(out)?;
+    fault::point("publish.manifest");
+    if target.exists() {
+        let aside = replaced(attempt);
+        let _ = fs::remove_dir_all(&aside);
+        fs::rename(target, &aside).map_err(StoreError::io(target))?;
+    }
+    fault::point("publish.replaced");
+    fs::rename(out, target).map_err(StoreError::io(target))?;
+    for folder in [target.parent(), out.parent()].into_iter().flatten() {
+        files::sync_dir(folder).map_err(StoreError::io(folder))?;
+    }
+    fault::point("publish.renamed");
+    Ok(())
+}

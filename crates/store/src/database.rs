@@ -1,0 +1,226 @@
+//! Opening the state folder: the database with its schema, and this process as a possible owner.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Sqlite, Transaction};
+
+use crate::error::StoreError;
+use crate::layout::Layout;
+use crate::owner::{self, Me};
+
+static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
+
+/// How long a transition waits for another program's lock on the database.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A state folder. Cheap to clone; all clones are one owner.
+#[derive(Debug, Clone)]
+pub struct Store {
+    layout: Layout,
+    /// One connection: writers queue here rather than at SQLite's lock.
+    writer: SqlitePool,
+    readers: SqlitePool,
+    me: Option<Arc<Me>>,
+}
+
+impl Store {
+    /// Opens the state folder at `root` for writing, made and migrated as needed. Any number of processes
+    /// may do so at once. `command` is what the user typed; it is shown to others that find a run taken.
+    pub async fn open(root: &Path, command: &str) -> Result<Self, StoreError> {
+        let layout = Layout::new(root).map_err(StoreError::io(root))?;
+        fs::create_dir_all(layout.root()).map_err(StoreError::io(layout.root()))?;
+        let lock = lock_for_opening(&layout).await?;
+        check_header(&layout)?;
+        let (writer, readers) = (pool(&layout, 1, true), pool(&layout, 4, false));
+        migrate(&writer, &layout).await?;
+        for folder in [layout.attempts(), layout.artifacts()] {
+            fs::create_dir_all(&folder).map_err(StoreError::io(folder))?;
+        }
+        owner::sweep(&layout.owners());
+        let me = Me::register(&layout.owners(), command).map_err(StoreError::io(layout.owners()))?;
+        drop(lock);
+        Ok(Self { layout, writer, readers, me: Some(Arc::new(me)) })
+    }
+
+    /// Opens an existing state folder to look at it: makes nothing, migrates nothing, owns nothing.
+    pub async fn open_existing(root: &Path) -> Result<Self, StoreError> {
+        let layout = Layout::new(root).map_err(StoreError::io(root))?;
+        if !layout.database().exists() {
+            return Err(StoreError::NoState(layout.root().to_owned()));
+        }
+        check_header(&layout)?;
+        let readers = pool(&layout, 4, false);
+        let store = Self { layout, writer: readers.clone(), readers, me: None };
+        let version = applied(&store.readers, &store.layout).await?;
+        match version.cmp(&Some(newest())) {
+            std::cmp::Ordering::Equal => Ok(store),
+            std::cmp::Ordering::Greater => Err(newer(&store.layout, version.unwrap_or(0))),
+            // An older schema, or one that another process is making just now: migrate it like a writer.
+            std::cmp::Ordering::Less => Self::open(root, "").await,
+        }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    pub(crate) fn me(&self) -> Option<&Me> {
+        self.me.as_deref()
+    }
+
+    /// Starts a write transaction. It takes SQLite's write lock at once, so that nothing read inside can
+    /// be overtaken, and waits for others.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        let start = Instant::now();
+        loop {
+            match self.writer.begin_with("BEGIN IMMEDIATE").await {
+                Ok(transaction) => return Ok(transaction),
+                Err(e) => wait_if_busy(&self.layout, start, e).await?,
+            }
+        }
+    }
+
+    /// Maps what SQLite reports about the file itself.
+    pub(crate) fn classify(&self, error: sqlx::Error) -> StoreError {
+        classify(&self.layout, error)
+    }
+
+    /// Closes the connections; the last process to do so tidies the write-ahead log away.
+    pub async fn close(self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+fn pool(layout: &Layout, connections: u32, create: bool) -> SqlitePool {
+    let options = SqliteConnectOptions::new()
+        .filename(layout.database())
+        .create_if_missing(create)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(10));
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(PATIENCE)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_lazy_with(options)
+}
+
+/// One process at a time creates, migrates and registers. The lock goes with the process that holds it.
+async fn lock_for_opening(layout: &Layout) -> Result<File, StoreError> {
+    let path = layout.open_lock();
+    let file = File::options().create(true).append(true).open(&path).map_err(StoreError::io(&path))?;
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
+    locked.unwrap_or_else(|e| Err(std::io::Error::other(e))).map_err(StoreError::io(path))
+}
+
+/// SQLite takes an empty file for a new database; when results lie beside it, it is a lost one.
+fn check_header(layout: &Layout) -> Result<(), StoreError> {
+    let path = layout.database();
+    let damaged = |detail: &str| Err(StoreError::Damaged { path: path.clone(), detail: detail.into() });
+    let mut head = Vec::new();
+    match File::open(&path) {
+        Ok(file) => file.take(16).read_to_end(&mut head).map_err(StoreError::io(&path))?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(e) => return Err(StoreError::io(&path)(e)),
+    };
+    let used = fs::read_dir(layout.attempts()).is_ok_and(|mut d| d.next().is_some());
+    match head.as_slice() {
+        [] if used && !layout.database().with_extension("db-wal").exists() => {
+            damaged("it is empty or gone, but attempts lie beside it")
+        }
+        [] | b"SQLite format 3\0" => Ok(()),
+        _ => damaged("it is not an SQLite database"),
+    }
+}
+
+fn newest() -> i64 {
+    MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0)
+}
+
+fn newer(layout: &Layout, found: i64) -> StoreError {
+    StoreError::NewerSchema { path: layout.database(), found, known: newest() }
+}
+
+/// The newest migration applied, `None` in an empty database.
+async fn applied(pool: &SqlitePool, layout: &Layout) -> Result<Option<i64>, StoreError> {
+    let there = "SELECT COUNT(*) FROM sqlite_master WHERE name = '_sqlx_migrations'";
+    let start = Instant::now();
+    loop {
+        match sqlx::query_scalar::<_, i64>(there).fetch_one(pool).await {
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(e) => wait_if_busy(layout, start, e).await?,
+        }
+    }
+    let newest = sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(pool).await;
+    newest.map_err(|e| classify(layout, e))
+}
+
+async fn migrate(pool: &SqlitePool, layout: &Layout) -> Result<(), StoreError> {
+    match applied(pool, layout).await? {
+        Some(version) if version > newest() => return Err(newer(layout, version)),
+        Some(version) if version == newest() => return Ok(()),
+        _ => {}
+    }
+    let start = Instant::now();
+    loop {
+        match MIGRATOR.run(pool).await {
+            Ok(()) => return Ok(()),
+            Err(e) => wait_if_busy(layout, start, e.into()).await?,
+        }
+    }
+}
+
+/// Returns after a short wait if `error` only says that someone else has the database locked, and that
+/// for less than [`PATIENCE`].
+async fn wait_if_busy(layout: &Layout, start: Instant, error: sqlx::Error) -> Result<(), StoreError> {
+    if !is_busy(&error) || start.elapsed() > PATIENCE {
+        return Err(classify(layout, error));
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    Ok(())
+}
+
+/// SQLite's primary result code: the low byte of the extended one.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let error = match error {
+        sqlx::Error::Migrate(e) => match &**e {
+            sqlx::migrate::MigrateError::Execute(e) | sqlx::migrate::MigrateError::ExecuteMigration(e, _) => {
+                e
+            }
+            _ => return None,
+        },
+        e => e,
+    };
+    let code = error.as_database_error()?.code()?;
+    code.parse::<i32>().ok().map(|c| c & 0xff)
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(5 | 6 | 15))
+}
+
+fn classify(layout: &Layout, source: sqlx::Error) -> StoreError {
+    let path = layout.database();
+    match primary_code(&source) {
+        Some(5 | 6 | 15) => StoreError::Busy { path, seconds: PATIENCE.as_secs() },
+        Some(11 | 26) => StoreError::Damaged { path, detail: source.to_string() },
+        _ => StoreError::Database { source },
+    }
+}

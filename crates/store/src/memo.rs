@@ -1,0 +1,161 @@
+//! Content hashes of input files, not read again as long as everything that `stat` tells is unchanged.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sqlx::Row;
+
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::files;
+
+/// What `stat` says of a file; the same means the same content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    dev: i64,
+    inode: i64,
+    size: i64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+}
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Self {
+        let ns = |s: i64, n: i64| s.wrapping_mul(1_000_000_000).wrapping_add(n);
+        Self {
+            dev: meta.dev() as i64,
+            inode: meta.ino() as i64,
+            size: meta.size() as i64,
+            mtime_ns: ns(meta.mtime(), meta.mtime_nsec()),
+            ctime_ns: ns(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// A file written within the last two seconds could be written again without its times changing.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+        now.saturating_sub(self.mtime_ns.max(self.ctime_ns)) > 2_000_000_000
+    }
+}
+
+/// Hashes files and folders, remembering what it read. [`FileMemo::save`] keeps it for the next time.
+#[derive(Debug, Default)]
+pub struct FileMemo {
+    known: HashMap<PathBuf, (Stamp, String)>,
+    fresh: Vec<PathBuf>,
+    /// Bytes read so far, for tests and for the curious.
+    pub bytes_read: u64,
+}
+
+impl FileMemo {
+    /// Starts from what the state folder remembers.
+    pub async fn load(store: &Store) -> Result<Self, StoreError> {
+        let rows = sqlx::query("SELECT path, dev, inode, size, mtime_ns, ctime_ns, blake3 FROM file_memo")
+            .fetch_all(store.readers())
+            .await
+            .map_err(|e| store.classify(e))?;
+        let entry = |row: &sqlx::sqlite::SqliteRow| -> Result<_, sqlx::Error> {
+            let stamp = Stamp {
+                dev: row.try_get(1)?,
+                inode: row.try_get(2)?,
+                size: row.try_get(3)?,
+                mtime_ns: row.try_get(4)?,
+                ctime_ns: row.try_get(5)?,
+            };
+            let path = PathBuf::from(OsStr::from_bytes(row.try_get::<&[u8], _>(0)?));
+            Ok((path, (stamp, row.try_get(6)?)))
+        };
+        let known = rows.iter().map(entry).collect::<Result<_, _>>()?;
+        Ok(Self { known, ..Self::default() })
+    }
+
+    /// BLAKE3 of a file's content; of a folder, over the sorted relative paths and hashes of its files,
+    /// symbolic links followed.
+    pub fn hash(&mut self, path: &Path) -> Result<String, StoreError> {
+        let meta = fs::metadata(path).map_err(StoreError::io(path))?;
+        if !meta.is_dir() {
+            return self.hash_file(path);
+        }
+        let mut names = Vec::new();
+        list(path, &mut PathBuf::new(), 0, &mut names)?;
+        names.sort();
+        let mut hasher = blake3::Hasher::new();
+        for name in names {
+            let hash = self.hash_file(&path.join(&name))?;
+            hasher.update(name.as_os_str().as_bytes()).update(&[0]).update(hash.as_bytes()).update(b"\n");
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    fn hash_file(&mut self, path: &Path) -> Result<String, StoreError> {
+        let key = fs::canonicalize(path).map_err(StoreError::io(path))?;
+        let stamp = || fs::metadata(&key).map(|m| Stamp::of(&m)).map_err(StoreError::io(path));
+        let before = stamp()?;
+        if let Some((known, hash)) = self.known.get(&key)
+            && *known == before
+        {
+            return Ok(hash.clone());
+        }
+        let hash = files::hash_file(&key)?;
+        self.bytes_read += before.size as u64;
+        if stamp()? != before {
+            return Err(StoreError::ChangedWhileRead { path: path.to_owned() });
+        }
+        if before.is_settled() {
+            self.known.insert(key.clone(), (before, hash.clone()));
+            self.fresh.push(key);
+        }
+        Ok(hash)
+    }
+
+    /// Keeps what was read since [`FileMemo::load`].
+    pub async fn save(&mut self, store: &Store) -> Result<(), StoreError> {
+        if self.fresh.is_empty() {
+            return Ok(());
+        }
+        let mut tx = store.begin().await?;
+        for path in self.fresh.drain(..) {
+            let Some((stamp, hash)) = self.known.get(&path) else { continue };
+            sqlx::query("INSERT OR REPLACE INTO file_memo VALUES (?, ?, ?, ?, ?, ?, ?)")
+                .bind(path.as_os_str().as_bytes())
+                .bind(stamp.dev)
+                .bind(stamp.inode)
+                .bind(stamp.size)
+                .bind(stamp.mtime_ns)
+                .bind(stamp.ctime_ns)
+                .bind(hash)
+                .execute(&mut *tx)
+                .await?;
+        }
+        tx.commit().await.map_err(|e| store.classify(e))
+    }
+}
+
+/// Deepest folder that is followed; more is a loop of links.
+const DEEPEST: usize = 64;
+
+fn list(root: &Path, below: &mut PathBuf, depth: usize, names: &mut Vec<PathBuf>) -> Result<(), StoreError> {
+    let folder = root.join(&below);
+    if depth > DEEPEST {
+        return Err(StoreError::io(folder)(std::io::Error::other(
+            "folders nest too deep, or links form a loop",
+        )));
+    }
+    for entry in fs::read_dir(&folder).map_err(StoreError::io(&folder))? {
+        let entry = entry.map_err(StoreError::io(&folder))?;
+        below.push(entry.file_name());
+        let path = root.join(&below);
+        if fs::metadata(&path).map_err(StoreError::io(&path))?.is_dir() {
+            list(root, below, depth + 1, names)?;
+        } else {
+            names.push(below.clone());
+        }
+        below.pop();
+    }
+    Ok(())
+}
