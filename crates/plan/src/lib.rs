@@ -1,5 +1,19 @@
 //! What will *happen*: the graph, fingerprints, and what is left to do. Pure functions over `spec`.
+//!
+//! [`Plan::new`] freezes a pipeline: stages in an order in which they can run, each with a fingerprint over
+//! everything that can change its result. [`decide`] compares a plan with the [`Past`] and says what will
+//! run and why. The disk is seen only through a [`FileHasher`], the past only through a [`Past`].
 
+mod dirty;
+mod error;
+mod fingerprint;
+mod freeze;
+mod graph;
 mod planned;
+mod show;
 
-pub use planned::{Fingerprint, PlannedStage};
+pub use dirty::{Action, Artifact, Decision, PartChange, Past, Reason, changes, decide};
+pub use error::PlanError;
+pub use fingerprint::{FileHasher, format_version};
+pub use planned::{Fingerprint, Plan, PlannedStage};
+pub use show::{dot, mermaid};

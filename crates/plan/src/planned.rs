@@ -1,10 +1,10 @@
-//! The frozen form of a stage: nothing optional, nothing left to a default or to the environment.
+//! The frozen form of a pipeline: nothing optional, nothing left to a default or to the environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use spec::{Device, Dtype, Lora, StageConfig};
+use spec::{Device, Dtype, Executor, Lora, StageConfig};
 
 /// BLAKE3 over everything that can change a stage's result, as 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +29,26 @@ impl fmt::Display for Fingerprint {
     }
 }
 
+/// A pipeline with everything that is needed to run it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// `[pipeline] name`.
+    pub name: String,
+    pub executor: Executor,
+    /// In topological order, ties by order of the file.
+    pub stages: Vec<PlannedStage>,
+    /// Over names and fingerprints of all stages, whatever their order: two plans with the same hash make
+    /// the same results.
+    pub spec_hash: String,
+}
+
+impl Plan {
+    /// The stage of that name.
+    pub fn stage(&self, name: &str) -> Option<&PlannedStage> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+}
+
 /// A stage with everything it needs to run, and the fingerprint of what it will make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedStage {
@@ -37,13 +57,16 @@ pub struct PlannedStage {
     pub kind: String,
     pub config: StageConfig,
     pub lora: Lora,
-    /// A Hugging Face folder; empty when the stage starts from another stage's model.
+    /// A Hugging Face folder; empty when the stage starts from another stage's model, or from none.
     pub base_model: String,
     pub dtype: Dtype,
     pub device: Device,
-    /// Derived from the pipeline's seed and the stage's name.
+    /// `seed` of the stage, or derived from the pipeline's seed and the stage's name.
     pub seed: u64,
-    /// Stages named in the config.
+    /// Attempts after the first when the stage itself fails.
+    #[serde(default)]
+    pub max_retries: u32,
+    /// Stages that it names: in its config, then those it only `requires`.
     pub deps: Vec<String>,
     /// All stages it needs, directly or not, in topological order.
     pub ancestors: Vec<String>,

@@ -43,7 +43,7 @@ section! {
     pub struct Common {
         /// Stages that must have succeeded first although nothing of theirs is read; a gate that refuses
         /// keeps this stage from running.
-        pub requires: Vec<String> = Vec::new() => stage(&[]),
+        pub requires: Vec<String> = Vec::new() => stage(&[]).execution(),
         /// Attempts after the first when the stage itself fails. Failures of the machine are retried apart
         /// from this, see `[executor] infra_retries`.
         pub max_retries: u32 = 0 => at_most(100.0).execution(),
