@@ -162,7 +162,7 @@ proptest! {
 /// AlpacaEval's preferences, 1 for the reference and 2 for the model, as verdicts.
 #[test]
 fn discrete_win_rates_equal_the_published_leaderboard() {
-    let Some(dir) = shared_data("judge/alpaca_eval") else { return };
+    let Some(dir) = testkit::shared_data("judge/alpaca_eval") else { return };
     let board = std::fs::read_to_string(dir.join("leaderboard.csv")).unwrap();
     for line in board.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
@@ -172,7 +172,9 @@ fn discrete_win_rates_equal_the_published_leaderboard() {
         flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
         let preferences: Vec<f64> = text
             .lines()
-            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["preference"].as_f64().unwrap())
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["preference"].as_f64().unwrap()
+            })
             .collect();
         let ids: Vec<String> = (0..preferences.len()).map(|index| index.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -193,19 +195,4 @@ fn discrete_win_rates_equal_the_published_leaderboard() {
         assert!((ours.mean - published).abs() < 1e-9, "{model}: {} against {published}", ours.mean);
         assert_eq!((s.pairs[0].ties.to_string(), ours.n.to_string()), (draws.into(), total.into()));
     }
-}
-
-/// Data that lies beside a checkout; tests that need it are skipped elsewhere.
-fn shared_data(name: &str) -> Option<std::path::PathBuf> {
-    let root = std::env::var_os("PIPELINE_SHARED_DATA").map_or_else(
-        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        std::path::PathBuf::from,
-    );
-    let path = root.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    assert!(std::env::var_os("PIPELINE_CI_STRICT").is_none(), "{} is missing", path.display());
-    println!("skipped: no {}", path.display());
-    None
 }
