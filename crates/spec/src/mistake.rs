@@ -47,12 +47,17 @@ pub enum Problem {
     NoStages,
     /// Found outside the file, about something it says: a missing path, a model folder without tokenizer.
     #[error("{message}")]
-    Outside { message: String, help: String },
+    Outside {
+        /// Of the crate that found it.
+        code: String,
+        message: String,
+        help: String,
+    },
 }
 
 impl Problem {
     /// `E01xx`, stable.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> &str {
         match self {
             Problem::Syntax { .. } => "E0101",
             Problem::UnknownKey { .. } => "E0102",
@@ -71,7 +76,7 @@ impl Problem {
             Problem::Override { .. } => "E0115",
             Problem::StageName { .. } => "E0116",
             Problem::NoStages => "E0117",
-            Problem::Outside { .. } => "E0118",
+            Problem::Outside { code, .. } => code,
         }
     }
 

@@ -95,8 +95,8 @@ section! {
         pub kind: ExecutorKind = ExecutorKind::Local => execution(),
         /// CPU threads shared by the stages that run at once; 0 = all of the machine.
         pub cpus: usize = 0 => execution(),
-        /// Stages that run at once; 0 = as many as CPUs and devices allow.
-        pub max_parallel: usize = 0 => execution(),
+        /// Stages that compute at the same time; they share the CPU threads.
+        pub max_parallel: usize = 1 => at_least(1.0).execution(),
         /// Attempts after the first when a stage dies of something outside it: killed, out of memory, disk.
         pub infra_retries: u32 = 3 => at_most(100.0).execution(),
         /// Wait before the first retry; doubles with each further one.
@@ -261,8 +261,14 @@ impl Pipeline {
     }
 
     /// A mistake that was found outside the file, at the value of `path` (`stages.data.path`).
-    pub fn mistake(&self, path: &str, message: impl Into<String>, help: impl Into<String>) -> Mistake {
-        let problem = Problem::Outside { message: message.into(), help: help.into() };
+    pub fn mistake(
+        &self,
+        path: &str,
+        code: impl Into<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Mistake {
+        let problem = Problem::Outside { code: code.into(), message: message.into(), help: help.into() };
         let table = path.rsplit_once('.').map(|(table, _)| table).unwrap_or_default();
         let at = self.origins.places.get(path).or_else(|| self.origins.places.get(table));
         self.origins.sources.mistake(at, problem)

@@ -184,7 +184,7 @@ fn mistakes_outside_the_file_point_into_it() {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(110);
     let mut text = String::new();
     for key in ["stages.data.path", "stages.base.path", "stages.ppo.split"] {
-        let mistake = pipeline.mistake(key, format!("`{key}` is not there"), "look again");
+        let mistake = pipeline.mistake(key, "E0118", format!("`{key}` is not there"), "look again");
         handler.render_report(&mut text, &mistake).expect("a report");
     }
     insta::assert_snapshot!(text);
