@@ -5,7 +5,7 @@ use std::path::Path;
 
 use spec::stage::Prepare;
 
-use crate::source::{self, BadRows, Question};
+use crate::source::{self, Question};
 use crate::{
     Card, DataError, Ledger, LengthStats, Pair, Prompt, Reason, SplitCard, Template, Tokenizer, clean, pairs,
     prepared, split,
@@ -19,9 +19,7 @@ use crate::{
 pub fn prepare(config: &Prepare, tokenizer: &Tokenizer, seed: u64, out: &Path) -> Result<Card, DataError> {
     let template = Template::new(&config.prompt_template, tokenizer)?;
     split::validate(&config.split)?;
-    let mut ledger = Ledger::default();
-    let mut bad = BadRows { policy: config.on_bad_row, ledger: &mut ledger };
-    let questions = source::questions(&config.source, seed, &mut bad)?;
+    let (questions, mut ledger) = source::read(&config.source, seed, config.on_bad_row)?;
     let mut card = Card {
         questions_read: questions.len(),
         answers_read: questions.iter().map(|question| question.answers.len()).sum(),

@@ -49,16 +49,15 @@ impl BadRows<'_> {
     }
 }
 
-/// Questions in the order of the file.
-pub(crate) fn questions(
-    source: &Source,
-    seed: u64,
-    bad: &mut BadRows<'_>,
-) -> Result<Vec<Question>, DataError> {
+/// The questions of a source in its order, and what was left out on the way.
+pub fn read(source: &Source, seed: u64, on_bad_row: OnBadRow) -> Result<(Vec<Question>, Ledger), DataError> {
     let path = Path::new(&source.path);
-    match source.format {
-        Format::StackexchangeDump => stackexchange_dump::questions(path, bad),
-        Format::Jsonl => jsonl::questions(path, bad),
+    let mut ledger = Ledger::default();
+    let mut bad = BadRows { policy: on_bad_row, ledger: &mut ledger };
+    let questions = match source.format {
+        Format::StackexchangeDump => stackexchange_dump::questions(path, &mut bad),
+        Format::Jsonl => jsonl::questions(path, &mut bad),
         Format::SyntheticQa => synthetic_qa::questions(source.questions, seed),
-    }
+    }?;
+    Ok((questions, ledger))
 }

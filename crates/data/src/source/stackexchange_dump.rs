@@ -20,6 +20,8 @@ use super::html::ToMarkdown;
 use super::{Answer, BadRows, Question};
 use crate::{DataError, Reason};
 
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The preference score of an answer.
 pub fn score(votes: i64, accepted: bool) -> i64 {
     let score = if votes < 0 { -1 } else { (votes as f64 + 1.0).log2().round() as i64 };
@@ -72,10 +74,15 @@ pub(crate) fn validate(path: &Path) -> Result<(), DataError> {
 /// Calls `visit` with the number (from 1) and the element of each `<row>` until it says `false`; gives the
 /// number of rows seen.
 fn each_row(
-    input: impl BufRead,
+    mut input: impl BufRead,
     path: &Path,
     mut visit: impl FnMut(usize, BytesStart<'_>) -> Result<bool, DataError>,
 ) -> Result<usize, DataError> {
+    // The reader would skip a byte-order mark without counting it.
+    let marked = input.fill_buf().map_err(DataError::read(path))?.starts_with(MARK);
+    let mark = if marked { MARK.len() } else { 0 };
+    input.consume(mark);
+    let mark = mark as u64;
     let mut reader = Reader::from_reader(input);
     let mut buffer = Vec::new();
     let (mut root, mut rows) = (false, 0);
@@ -85,7 +92,7 @@ fn each_row(
         let event = match reader.read_event_into(&mut buffer) {
             Ok(event) => event,
             Err(error) if root => {
-                let byte = reader.error_position();
+                let byte = mark + reader.error_position();
                 return Err(DataError::Damaged { path: path.into(), byte, problem: error.to_string() });
             }
             Err(error) => return Err(not_a_dump(format!("it is no XML ({error})"))),
@@ -107,7 +114,7 @@ fn each_row(
                 return Err(not_a_dump("it is no XML".into()));
             }
             Event::Eof if root => {
-                let byte = reader.buffer_position();
+                let byte = mark + reader.buffer_position();
                 let problem = "it ends before `</posts>`".into();
                 return Err(DataError::Damaged { path: path.into(), byte, problem });
             }

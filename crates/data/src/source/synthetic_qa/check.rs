@@ -38,7 +38,7 @@ pub fn check(meta: &Meta, answer: &str) -> Check {
     Check {
         correct: values.peek().is_some()
             && values.all(|word| word == right)
-            && !words.iter().any(|w| somebody_else(w)),
+            && !words.iter().any(somebody_else),
         polite: !words.is_empty() && !rude,
         concise: (1..=CONCISE_WORDS).contains(&answer.split_whitespace().count()),
     }
