@@ -1,9 +1,9 @@
-//! What attention must know besides its tensors: the batch's shape, padding and rotary angles.
+//! Causal grouped-query attention with rotary embedding over a padded batch.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::activation::softmax;
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::Tensor;
 
 use crate::backend::HydraBackend;
 use crate::batch::TokenBatch;
@@ -91,89 +91,100 @@ impl Attention {
     }
 }
 
-/// Rotates `[n, heads · d]` by the tokens' positions; plain tensor operations.
-pub fn rotate<B: HydraBackend>(x: Tensor<B, 2>, positions: &[u32], rope: &Rope) -> Tensor<B, 2> {
-    let ([n, width], half) = (x.dims(), rope.half);
-    let device = x.device();
-    let table = |values: &[f32]| {
-        let rows: Vec<f32> = positions
-            .iter()
-            .flat_map(|&p| &values[p as usize * half..(p as usize + 1) * half])
-            .copied()
-            .collect();
-        Tensor::<B, 3>::from_data(TensorData::new(rows, [n, 1, half]), &device)
-    };
-    let (cos, sin) = (table(&rope.cos), table(&rope.sin));
-    let x: Tensor<B, 3> = x.reshape([n, width / (2 * half), 2 * half]);
-    let (first, second) = (x.clone().narrow(2, 0, half), x.narrow(2, half, half));
-    let rotated =
-        vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin];
-    Tensor::cat(rotated, 2).reshape([n, width])
-}
+/// Scores of this many bytes at most exist at once; batches whose scores are larger are done in parts.
+const SCORES_BYTES: usize = 32 << 20;
 
-/// Causal attention with rotary embedding in plain tensor operations: `q` is `[rows · cols, heads · d]`,
-/// `k` and `v` are `[rows · cols, kv_heads · d]`; the result has the shape of `q`.
-pub fn attention<B: HydraBackend>(
+/// Causal attention with rotary embedding: `q` is `[rows · cols, heads · d]`, `k` and `v` are
+/// `[rows · cols, kv_heads · d]`; the result has the shape of `q`. Query heads that share a key head are
+/// laid out one below the other, so that keys and values are never repeated.
+pub fn forward<B: HydraBackend>(
     q: Tensor<B, 2>,
     k: Tensor<B, 2>,
     v: Tensor<B, 2>,
     at: &Attention,
 ) -> Tensor<B, 2> {
-    let &Attention { rows, cols, heads, kv_heads, head_dim, .. } = at;
-    let group = at.group();
-    let device = q.device();
-    let q = rotate(q, &at.positions, &at.rope)
-        .reshape([rows, cols, kv_heads, group, head_dim])
-        .permute([0, 2, 3, 1, 4])
-        .reshape([rows, kv_heads, group * cols, head_dim]);
-    let keys = |x: Tensor<B, 2>| x.reshape([rows, cols, kv_heads, head_dim]).permute([0, 2, 1, 3]);
-    let (k, v) = (keys(rotate(k, &at.positions, &at.rope)), keys(v));
-    let scores = (q * at.scale()).matmul(k.transpose());
-    let scores = scores
-        .reshape([rows, kv_heads * group, cols, cols])
-        .mask_fill(hidden_keys::<B>(at, &device), f32::MIN);
-    softmax(scores, 3)
-        .reshape([rows, kv_heads, group * cols, cols])
-        .matmul(v)
-        .reshape([rows, kv_heads, group, cols, head_dim])
-        .permute([0, 3, 1, 2, 4])
-        .reshape([rows * cols, heads * head_dim])
+    let parts = at.parts().map(|(part, tokens)| {
+        let Heads { q, k, v } = Heads::split([&q, &k, &v], &part, tokens);
+        let weights = weights::<B>(q, k, &part);
+        B::merge_heads(weights.matmul(v), &part, None)
+    });
+    Tensor::cat(parts.collect(), 0)
 }
 
-/// `[rows or 1, 1, cols, cols]`: true where a query must not see a key. A pad sees itself, so that no
-/// query is without keys.
-fn hidden_keys<B: HydraBackend>(at: &Attention, device: &B::Device) -> Tensor<B, 4, Bool> {
-    let cols = at.cols;
-    let starts = if at.starts.iter().all(|&s| s == 0) { &[0][..] } else { &at.starts[..] };
-    let mut mask = Vec::with_capacity(starts.len() * cols * cols);
-    for &start in starts {
-        for query in 0..cols {
-            mask.extend((0..cols).map(|key| key > query || (key < start && key != query)));
+/// Gradients of q, k and v for the gradient of [`forward`]'s result. The attention weights are computed
+/// again rather than kept.
+pub fn backward<B: HydraBackend>(
+    q: Tensor<B, 2>,
+    k: Tensor<B, 2>,
+    v: Tensor<B, 2>,
+    at: &Attention,
+    grad: Tensor<B, 2>,
+) -> [Tensor<B, 2>; 3] {
+    let (mut dq, mut dk, mut dv) = (Vec::new(), Vec::new(), Vec::new());
+    let back = at.rope.inverse();
+    for (part, tokens) in at.parts() {
+        let grad = B::split_heads(grad.clone().slice(tokens.clone()), &part, None);
+        let grad = part.stacked(grad);
+        let Heads { q, k, v } = Heads::split([&q, &k, &v], &part, tokens);
+        let weights = weights::<B>(q.clone(), k.clone(), &part);
+        dv.push(B::merge_heads(weights.clone().transpose().matmul(grad.clone()), &part, None));
+        let scores = B::softmax_backward(weights, grad.matmul(v.transpose())) * part.scale();
+        dk.push(B::merge_heads(scores.clone().transpose().matmul(q), &part, Some(&back)));
+        dq.push(B::merge_heads(scores.matmul(k), &part, Some(&back)));
+    }
+    [dq, dk, dv].map(|parts| Tensor::cat(parts, 0))
+}
+
+/// Rotated queries `[rows, kv_heads, group · cols, d]` and keys, and values, `[rows, kv_heads, cols, d]`.
+struct Heads<B: HydraBackend> {
+    q: Tensor<B, 4>,
+    k: Tensor<B, 4>,
+    v: Tensor<B, 4>,
+}
+
+impl<B: HydraBackend> Heads<B> {
+    fn split(qkv: [&Tensor<B, 2>; 3], at: &Attention, tokens: Range<usize>) -> Self {
+        let [q, k, v] = qkv.map(|x| x.clone().slice(tokens.clone()));
+        Self {
+            q: at.stacked(B::split_heads(q, at, Some(&at.rope))),
+            k: B::split_heads(k, at, Some(&at.rope)),
+            v: B::split_heads(v, at, None),
         }
     }
-    Tensor::from_data(TensorData::new(mask, [starts.len(), 1, cols, cols]), device)
 }
 
-/// One new query per row, `[rows, heads · d]` and already rotated, over the first `len` tokens of a cache
-/// whose tensors are `[rows, capacity, kv_heads · d]`; plain tensor operations.
-pub fn attend_cache<B: HydraBackend>(
-    q: Tensor<B, 2>,
-    keys: Tensor<B, 3>,
-    values: Tensor<B, 3>,
-    at: &crate::cache::CacheShape,
-) -> Tensor<B, 2> {
-    let &crate::cache::CacheShape { len, heads, kv_heads, head_dim, .. } = at;
-    let (rows, group) = (at.starts.len(), heads / kv_heads);
-    let device = q.device();
-    let view =
-        |x: Tensor<B, 3>| x.narrow(1, 0, len).reshape([rows, len, kv_heads, head_dim]).permute([0, 2, 1, 3]);
-    let q = q.reshape([rows, kv_heads, group, head_dim]) * (head_dim as f64).powf(-0.5);
-    let mut scores = q.matmul(view(keys).transpose());
-    if at.starts.iter().any(|&start| start > 0) {
-        let mask: Vec<bool> =
-            at.starts.iter().flat_map(|&start| (0..len).map(move |key| key < start)).collect();
-        let mask = Tensor::<B, 4, Bool>::from_data(TensorData::new(mask, [rows, 1, 1, len]), &device);
-        scores = scores.mask_fill(mask, f32::MIN);
+/// `softmax(q · kᵀ / √d)` over the keys that each query may see, `[rows, kv_heads, group · cols, cols]`.
+fn weights<B: HydraBackend>(q: Tensor<B, 4>, k: Tensor<B, 4>, at: &Attention) -> Tensor<B, 4> {
+    let scores = q.matmul(k.transpose());
+    B::causal_softmax(scores, at)
+}
+
+impl Attention {
+    /// The batch in parts of whole rows, each with its range of tokens.
+    fn parts(&self) -> impl Iterator<Item = (Self, Range<usize>)> {
+        let per_row = 4 * self.heads * self.cols * self.cols;
+        let step = (SCORES_BYTES / per_row.max(1)).clamp(1, self.rows.max(1));
+        (0..self.rows).step_by(step).map(move |first| {
+            let last = (first + step).min(self.rows);
+            let tokens = first * self.cols..last * self.cols;
+            let part = Self {
+                rows: last - first,
+                positions: self.positions[tokens.clone()].to_vec(),
+                starts: self.starts[first..last].to_vec(),
+                rope: self.rope.clone(),
+                ..*self
+            };
+            (part, tokens)
+        })
     }
-    softmax(scores, 3).matmul(view(values)).reshape([rows, heads * head_dim])
+
+    /// `[rows, heads, cols, d]` to `[rows, kv_heads, group · cols, d]`.
+    fn stacked<B: HydraBackend>(&self, x: Tensor<B, 4>) -> Tensor<B, 4> {
+        x.reshape([self.rows, self.kv_heads, self.group() * self.cols, self.head_dim])
+    }
+
+    /// The keys that a query of a row may see. A pad sees itself, so that no query is without keys.
+    pub fn visible(&self, row: usize, query: usize) -> Range<usize> {
+        self.starts[row].min(query)..query + 1
+    }
 }

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use burn::backend::Flex;
-use burn::tensor::activation::silu;
+use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
-use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::attention::{self, Attention, Rope};
 use crate::cache::CacheShape;
-
-/// Logits of this many bytes at most exist at once when log-probabilities are taken without gradient.
-const LOGITS_BYTES: usize = 8 << 20;
+use crate::{logprobs, plain};
 
 /// burn's `Backend` plus the few operations that are worth fusing, each with a default made of plain
 /// tensor operations: a new backend needs only an empty `impl`.
+///
+/// Models call the operations of the first group, which `Autodiff` can differentiate. Those of the second
+/// group are the parts that they and their gradients are made of.
 pub trait HydraBackend: Backend {
     /// `x · Wᵀ`: `[n, in]` and a weight `[out, in]` to `[n, out]`.
     fn project(x: Tensor<Self, 2>, weight: Tensor<Self, 2>) -> Tensor<Self, 2> {
@@ -23,14 +22,12 @@ pub trait HydraBackend: Backend {
 
     /// Root-mean-square norm over the last axis: `x / √(mean(x²) + ε) · w`, `[n, hidden]` and `[1, hidden]`.
     fn rms_norm(x: Tensor<Self, 2>, weight: Tensor<Self, 2>, eps: f64) -> Tensor<Self, 2> {
-        let width = x.dims()[1] as f64;
-        let mean = (x.clone() * x.clone()).sum_dim(1) / width;
-        x * (mean + eps).sqrt().recip() * weight
+        plain::rms_norm(x, weight, eps)
     }
 
     /// `silu(gate) · up`, elementwise.
     fn silu_mul(gate: Tensor<Self, 2>, up: Tensor<Self, 2>) -> Tensor<Self, 2> {
-        silu(gate) * up
+        plain::silu_mul(gate, up)
     }
 
     /// Causal grouped-query attention with rotary embedding: `q` is `[rows · cols, heads · d]`, `k` and `v`
@@ -41,23 +38,7 @@ pub trait HydraBackend: Backend {
         v: Tensor<Self, 2>,
         at: &Arc<Attention>,
     ) -> Tensor<Self, 2> {
-        attention::attention(q, k, v, at)
-    }
-
-    /// Rotary embedding of `[n, heads · d]` at the given positions.
-    fn rotate(x: Tensor<Self, 2>, positions: &[u32], rope: &Rope) -> Tensor<Self, 2> {
-        attention::rotate(x, positions, rope)
-    }
-
-    /// Attention of one rotated query per row, `[rows, heads · d]`, over the first `at.len` tokens of
-    /// `keys` and `values`, `[rows, capacity, kv_heads · d]`.
-    fn attend_cache(
-        q: Tensor<Self, 2>,
-        keys: Tensor<Self, 3>,
-        values: Tensor<Self, 3>,
-        at: &CacheShape,
-    ) -> Tensor<Self, 2> {
-        attention::attend_cache(q, keys, values, at)
+        attention::forward(q, k, v, at)
     }
 
     /// Log-probabilities `[n]` of `targets` under `softmax(hidden · Wᵀ / temperature)`, with hidden states
@@ -68,33 +49,78 @@ pub trait HydraBackend: Backend {
         targets: &[u32],
         temperature: f64,
     ) -> Tensor<Self, 1> {
-        let ([n, _], [vocab, _]) = (hidden.dims(), weight.dims());
-        assert_eq!(n, targets.len(), "one target per hidden state");
-        let chunk = (LOGITS_BYTES / (4 * vocab)).max(1);
-        let parts: Vec<Tensor<Self, 1>> = targets
-            .chunks(chunk)
-            .enumerate()
-            .map(|(index, targets)| {
-                let rows = hidden.clone().narrow(0, index * chunk, targets.len());
-                let logits = Self::project(rows, weight.clone()) / temperature;
-                pick_logprobs(logits, targets)
-            })
-            .collect();
-        match parts.len() {
-            0 => Tensor::zeros([0], &hidden.device()),
-            _ => Tensor::cat(parts, 0),
-        }
+        logprobs::forward(hidden, weight, targets, temperature)
+    }
+
+    /// Gradients of [`rms_norm`](Self::rms_norm): of `x`, and of the weight if `want_weight`.
+    fn rms_norm_backward(
+        x: Tensor<Self, 2>,
+        weight: Tensor<Self, 2>,
+        eps: f64,
+        grad: Tensor<Self, 2>,
+        want_weight: bool,
+    ) -> (Tensor<Self, 2>, Option<Tensor<Self, 2>>) {
+        let (x, weight) = plain::rms_norm_backward(x, weight, eps, grad);
+        (x, want_weight.then_some(weight))
+    }
+
+    /// Gradients of [`silu_mul`](Self::silu_mul): of `gate` and of `up`.
+    fn silu_mul_backward(
+        gate: Tensor<Self, 2>,
+        up: Tensor<Self, 2>,
+        grad: Tensor<Self, 2>,
+    ) -> (Tensor<Self, 2>, Tensor<Self, 2>) {
+        plain::silu_mul_backward(gate, up, grad)
+    }
+
+    /// Rotary embedding of `[n, heads · d]` at the given positions.
+    fn rotate(x: Tensor<Self, 2>, positions: &[u32], rope: &Rope) -> Tensor<Self, 2> {
+        plain::rotate(x, positions, rope)
+    }
+
+    /// `[rows · cols, heads · d]`, rotated if there is a table, to `[rows, heads, cols, d]`.
+    fn split_heads(x: Tensor<Self, 2>, at: &Attention, rope: Option<&Rope>) -> Tensor<Self, 4> {
+        plain::split_heads(x, at, rope)
+    }
+
+    /// Back from [`split_heads`](Self::split_heads); then rotated if there is a table.
+    fn merge_heads(x: Tensor<Self, 4>, at: &Attention, rope: Option<&Rope>) -> Tensor<Self, 2> {
+        plain::merge_heads(x, at, rope)
+    }
+
+    /// Softmax of `scores / √d` over the keys that each query may see, 0 for the others. The shape is
+    /// `[rows, kv_heads, group · cols, cols]`.
+    fn causal_softmax(scores: Tensor<Self, 4>, at: &Attention) -> Tensor<Self, 4> {
+        plain::causal_softmax(scores, at)
+    }
+
+    /// `weights · (grad − Σ weights · grad)` over the last axis: the gradient of a softmax.
+    fn softmax_backward(weights: Tensor<Self, 4>, grad: Tensor<Self, 4>) -> Tensor<Self, 4> {
+        plain::softmax_backward(weights, grad)
+    }
+
+    /// Attention of one rotated query per row, `[rows, heads · d]`, over the first `at.len` tokens of
+    /// `keys` and `values`, `[rows, capacity, kv_heads · d]`.
+    fn attend_cache(
+        q: Tensor<Self, 2>,
+        keys: Tensor<Self, 3>,
+        values: Tensor<Self, 3>,
+        at: &CacheShape,
+    ) -> Tensor<Self, 2> {
+        plain::attend_cache(q, keys, values, at)
+    }
+
+    /// `log softmax(logits)[i, targets[i]]`: `[n, vocab]` to `[n]`.
+    fn pick_logprobs(logits: Tensor<Self, 2>, targets: &[u32]) -> Tensor<Self, 1> {
+        plain::pick_logprobs(logits, targets)
+    }
+
+    /// Gradient of [`pick_logprobs`](Self::pick_logprobs): `grad · (onehot − softmax)`, `[n, vocab]`.
+    fn pick_logprobs_backward(
+        logits: Tensor<Self, 2>,
+        targets: &[u32],
+        grad: Tensor<Self, 1>,
+    ) -> Tensor<Self, 2> {
+        plain::pick_logprobs_backward(logits, targets, grad)
     }
 }
-
-/// `log softmax(logits)[i, targets[i]]`: `[n, vocab]` to `[n]`.
-fn pick_logprobs<B: Backend>(logits: Tensor<B, 2>, targets: &[u32]) -> Tensor<B, 1> {
-    let n = targets.len();
-    let index: Vec<i32> = targets.iter().map(|&id| id as i32).collect();
-    let index = Tensor::<B, 2, Int>::from_data(TensorData::new(index, [n, 1]), &logits.device());
-    let shifted = logits.clone() - logits.max_dim(1).detach();
-    let log_sum = shifted.clone().exp().sum_dim(1).log();
-    (shifted.gather(1, index) - log_sum).reshape([n])
-}
-
-impl HydraBackend for Flex {}

@@ -14,13 +14,16 @@ mod batch;
 mod cache;
 mod config;
 mod error;
+mod flex;
 mod generate;
 mod heads;
 mod hydra;
 mod init;
 mod llama;
+mod logprobs;
 mod lora;
 mod params;
+mod plain;
 mod sampling;
 mod weights;
 

@@ -1,0 +1,3 @@
+use crate::backend::HydraBackend;
+use burn::backend::Flex;
+impl HydraBackend for Flex {}
