@@ -19,6 +19,7 @@ mod generate;
 mod heads;
 mod hydra;
 mod init;
+mod kernels;
 mod llama;
 mod logprobs;
 mod lora;
