@@ -43,7 +43,7 @@ impl Stamp {
     }
 }
 
-/// Hashes files and folders, remembering what it read. [`FileMemo::save`] keeps it for the next time.
+/// Hashes files, remembering what it read. [`FileMemo::save`] keeps it for the next time.
 #[derive(Debug, Default)]
 pub struct FileMemo {
     known: HashMap<PathBuf, (Stamp, String)>,
@@ -74,25 +74,20 @@ impl FileMemo {
         Ok(Self { known, ..Self::default() })
     }
 
-    /// BLAKE3 of a file's content; of a folder, over the sorted relative paths and hashes of its files,
-    /// symbolic links followed.
-    pub fn hash(&mut self, path: &Path) -> Result<String, StoreError> {
-        let meta = fs::metadata(path).map_err(StoreError::io(path))?;
-        if !meta.is_dir() {
-            return self.hash_file(path);
+    /// Relative paths of all files in a folder, at any depth, sorted, symbolic links followed; `None` when
+    /// `path` is a file.
+    pub fn list(&mut self, path: &Path) -> Result<Option<Vec<PathBuf>>, StoreError> {
+        if !fs::metadata(path).map_err(StoreError::io(path))?.is_dir() {
+            return Ok(None);
         }
         let mut names = Vec::new();
         list(path, &mut PathBuf::new(), 0, &mut names)?;
         names.sort();
-        let mut hasher = blake3::Hasher::new();
-        for name in names {
-            let hash = self.hash_file(&path.join(&name))?;
-            hasher.update(name.as_os_str().as_bytes()).update(&[0]).update(hash.as_bytes()).update(b"\n");
-        }
-        Ok(hasher.finalize().to_hex().to_string())
+        Ok(Some(names))
     }
 
-    fn hash_file(&mut self, path: &Path) -> Result<String, StoreError> {
+    /// BLAKE3 of a file's content, as hex.
+    pub fn hash(&mut self, path: &Path) -> Result<String, StoreError> {
         let key = fs::canonicalize(path).map_err(StoreError::io(path))?;
         let stamp = || fs::metadata(&key).map(|m| Stamp::of(&m)).map_err(StoreError::io(path));
         let before = stamp()?;

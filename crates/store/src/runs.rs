@@ -7,7 +7,7 @@ use sqlx::SqliteConnection;
 
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::lease::{Claim, Liveness, run_lease};
+use crate::lease::{Claim, Liveness, run_lease, stage_lease};
 use crate::record::{Run, RunState, Stage, StageState, Transition};
 use crate::{fault, id};
 
@@ -149,6 +149,23 @@ impl Store {
         let mut tx = self.begin().await?;
         set_stage(&mut tx, run_id, stage, state, message).await?;
         tx.commit().await.map_err(|e| self.classify(e))
+    }
+
+    /// Ends a stage of a run without a result, and gives its lease back.
+    pub async fn end_stage(
+        &self,
+        run_id: &str,
+        stage: &str,
+        fingerprint: &str,
+        state: StageState,
+        message: &str,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        set_stage(&mut tx, run_id, stage, state, message).await?;
+        self.release_in(&mut tx, &stage_lease(fingerprint)).await?;
+        tx.commit().await.map_err(|e| self.classify(e))?;
+        fault::point("stage.released");
+        Ok(())
     }
 
     /// A run by its id, or by a unique beginning or end of it; its state is `interrupted` if its owner died.

@@ -1,0 +1,57 @@
+//! What can go wrong with a run as such; a stage's own failure is an outcome, not an error.
+
+use std::path::PathBuf;
+
+use miette::Diagnostic;
+use store::StoreError;
+use thiserror::Error;
+
+/// Errors of this crate. [`EngineError::exit_code`] is what a command ends with.
+#[derive(Debug, Error, Diagnostic)]
+pub enum EngineError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Store(#[from] StoreError),
+
+    #[error("run {run} was planned by another version: {source}")]
+    #[diagnostic(code(E0320), help("use `pipeline run` on its pipeline file; finished stages are reused"))]
+    OldPlan { run: String, source: serde_json::Error },
+
+    #[error("{what} could not be written as JSON: {source}")]
+    #[diagnostic(code(E0321), help("this is a bug worth reporting"))]
+    Json { what: &'static str, source: serde_json::Error },
+
+    #[error("there is no stage {0:?} in the plan")]
+    #[diagnostic(code(E0324), help("`pipeline plan` lists the stages"))]
+    UnknownStage(String),
+
+    #[error("only {free} bytes are free for {}, the run asks for {wanted}", path.display())]
+    #[diagnostic(code(E0327), help("make room, or lower `min_free_disk` in [executor]"))]
+    LowDisk { path: PathBuf, free: u64, wanted: u64 },
+
+    #[error("a task of the engine ended by itself: {0}")]
+    #[diagnostic(code(E0325), help("this is a bug worth reporting; `pipeline resume` goes on"))]
+    Task(String),
+}
+
+impl EngineError {
+    /// As the design's table has it: 4 locked, 6 state database, 2 usage.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Store(e) => e.exit_code(),
+            Self::OldPlan { .. } | Self::Json { .. } | Self::LowDisk { .. } => 6,
+            Self::UnknownStage(_) => 2,
+            Self::Task(_) => 1,
+        }
+    }
+}
+
+/// Codes of failures that the engine itself finds in a stage.
+pub mod code {
+    /// The worker's program cannot be started.
+    pub const CANNOT_START: &str = "E0322";
+    /// An input changed after the run was planned.
+    pub const INPUT_CHANGED: &str = "E0323";
+    /// The worker ended without a verdict, too often.
+    pub const DIED: &str = "E0326";
+}

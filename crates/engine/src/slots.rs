@@ -1,0 +1,119 @@
+//! What stages run on: computing slots with their share of threads, and devices.
+
+use spec::Device;
+
+/// What a running stage holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// `cpu` or `cuda:0`.
+    pub device: String,
+    pub threads: usize,
+    light: bool,
+}
+
+/// Free and taken slots.
+#[derive(Debug)]
+pub struct Slots {
+    free: usize,
+    light: usize,
+    threads: usize,
+    accelerators: Vec<String>,
+    busy: Vec<String>,
+}
+
+/// Kinds that read and write text and leave the computing to others.
+fn is_light(kind: &str) -> bool {
+    matches!(kind, "prepare" | "rouge" | "report")
+}
+
+impl Slots {
+    /// `parallel`: stages that compute at once; 0 = one, or one for each accelerator. `cpus`: threads they
+    /// share; 0 = all.
+    pub fn new(parallel: usize, cpus: usize, accelerators: &[String]) -> Self {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = if cpus == 0 { all } else { cpus };
+        let parallel = if parallel == 0 { accelerators.len().max(1) } else { parallel };
+        Self {
+            free: parallel,
+            light: cpus,
+            threads: (cpus / parallel).max(1),
+            accelerators: accelerators.to_vec(),
+            busy: Vec::new(),
+        }
+    }
+
+    /// Takes what a stage of this kind needs, if it is free now.
+    pub fn take(&mut self, kind: &str, device: Device) -> Option<Slot> {
+        if is_light(kind) {
+            self.light = self.light.checked_sub(1)?;
+            return Some(Slot { device: "cpu".into(), threads: 1, light: true });
+        }
+        if self.free == 0 {
+            return None;
+        }
+        let device = self.device(device)?;
+        self.free -= 1;
+        if device != "cpu" {
+            self.busy.push(device.clone());
+        }
+        Some(Slot { device, threads: self.threads, light: false })
+    }
+
+    /// Gives back what [`Slots::take`] gave.
+    pub fn give_back(&mut self, slot: Slot) {
+        if slot.light {
+            self.light += 1;
+            return;
+        }
+        self.free += 1;
+        if let Some(at) = self.busy.iter().position(|d| *d == slot.device) {
+            self.busy.swap_remove(at);
+        }
+    }
+
+    fn device(&self, wanted: Device) -> Option<String> {
+        let is_free = |device: &String| !self.busy.contains(device);
+        match wanted {
+            Device::Cpu => Some("cpu".into()),
+            Device::Cuda(number) => Some(format!("cuda:{number}")).filter(is_free),
+            Device::Auto if self.accelerators.is_empty() => Some("cpu".into()),
+            Device::Auto => self.accelerators.iter().find(|d| is_free(d)).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_computing_stage_at_a_time_by_default_and_text_beside_it() {
+        let mut slots = Slots::new(0, 4, &[]);
+        let ppo = slots.take("ppo", Device::Auto).unwrap();
+        assert_eq!((ppo.device.as_str(), ppo.threads), ("cpu", 4));
+        assert_eq!(slots.take("sft", Device::Cpu), None);
+        let rouge = slots.take("rouge", Device::Auto).unwrap();
+        slots.give_back(rouge);
+        slots.give_back(ppo);
+        assert!(slots.take("sft", Device::Cpu).is_some());
+    }
+
+    #[test]
+    fn threads_are_shared() {
+        let mut slots = Slots::new(2, 5, &[]);
+        assert_eq!(slots.take("ppo", Device::Cpu).unwrap().threads, 2);
+        assert_eq!(slots.take("ppo", Device::Cpu).unwrap().threads, 2);
+        assert_eq!(slots.take("ppo", Device::Cpu), None);
+    }
+
+    #[test]
+    fn a_device_has_one_stage() {
+        let mut slots = Slots::new(0, 8, &["cuda:0".into(), "cuda:1".into()]);
+        let first = slots.take("ppo", Device::Cuda(1)).unwrap();
+        assert_eq!(slots.take("ppo", Device::Cuda(1)), None);
+        let second = slots.take("ppo", Device::Auto).unwrap();
+        assert_eq!(second.device, "cuda:0");
+        slots.give_back(first);
+        assert_eq!(slots.take("ppo", Device::Auto).unwrap().device, "cuda:1");
+    }
+}
