@@ -52,6 +52,8 @@ pub mod code {
     pub const CANNOT_START: &str = "E0322";
     /// An input changed after the run was planned.
     pub const INPUT_CHANGED: &str = "E0323";
+    /// A finished result did not match its manifest or could not be moved into place.
+    pub const NOT_TAKEN: &str = "E0328";
     /// The worker ended without a verdict, too often.
     pub const DIED: &str = "E0326";
 }

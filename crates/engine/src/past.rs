@@ -48,14 +48,16 @@ fn into_io(error: StoreError) -> io::Error {
 pub(crate) struct Known {
     artifacts: BTreeMap<String, Artifact>,
     last_parts: BTreeMap<String, BTreeMap<String, String>>,
+    seconds: BTreeMap<String, f64>,
 }
 
 impl Known {
     pub async fn load(store: &Store, plan: &Plan) -> Result<Self, EngineError> {
         let fingerprints: Vec<&str> = plan.stages.iter().map(|s| s.fingerprint.as_str()).collect();
-        let mut artifacts = BTreeMap::new();
+        let (mut artifacts, mut seconds) = (BTreeMap::new(), BTreeMap::new());
         for artifact in store.artifacts(&fingerprints).await? {
             artifacts.insert(artifact.fingerprint.clone(), state_of(store, &artifact));
+            seconds.insert(artifact.fingerprint, artifact.seconds);
         }
         let mut last_parts = BTreeMap::new();
         for stage in plan.stages.iter().filter(|s| !artifacts.contains_key(s.fingerprint.as_str())) {
@@ -65,7 +67,12 @@ impl Known {
                 last_parts.insert(stage.name.clone(), parts);
             }
         }
-        Ok(Self { artifacts, last_parts })
+        Ok(Self { artifacts, last_parts, seconds })
+    }
+
+    /// What making the result took.
+    pub fn seconds(&self, fingerprint: &Fingerprint) -> f64 {
+        self.seconds.get(fingerprint.as_str()).copied().unwrap_or(0.0)
     }
 
     /// Whether a result with this fingerprint is there, whole as far as sizes tell.

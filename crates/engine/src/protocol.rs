@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use plan::PlannedStage;
 use serde::{Deserialize, Serialize};
 use spec::StageConfig;
+pub use store::files::ManifestFile;
 
 /// Version of everything in this module; a worker refuses a request of another one.
 pub const PROTOCOL: u32 = 1;
@@ -151,6 +152,18 @@ pub enum FailureClass {
     Internal,
 }
 
+impl FailureClass {
+    /// As written in events and in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Infra => "infra",
+            Self::Gate => "gate",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// `manifest.json`: the result is whole, and this is what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -163,14 +176,4 @@ pub struct Manifest {
     pub summary: serde_json::Value,
     /// Of this attempt alone, as the worker measured it.
     pub usage: Usage,
-}
-
-/// One file of a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ManifestFile {
-    /// Relative to `out/`, `/` between parts.
-    pub path: String,
-    pub bytes: u64,
-    /// 64 hex digits.
-    pub blake3: String,
 }

@@ -24,7 +24,9 @@ impl Graph {
     pub fn new(plan: &Plan) -> Self {
         let position: HashMap<&str, usize> =
             plan.stages.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
-        let deps = |s: &plan::PlannedStage| s.deps.iter().filter_map(|d| position.get(d.as_str()).copied()).collect();
+        let deps = |s: &plan::PlannedStage| {
+            s.deps.iter().filter_map(|d| position.get(d.as_str()).copied()).collect()
+        };
         Self {
             deps: plan.stages.iter().map(deps).collect(),
             fingerprints: plan.stages.iter().map(|s| s.fingerprint.0.clone()).collect(),
@@ -55,7 +57,9 @@ impl Graph {
         let mut blocked = Vec::new();
         // The plan is in topological order, so one pass sees through chains.
         for stage in 0..states.len() {
-            let bad = |&&d: &&usize| matches!(states[d], StageState::Failed | StageState::Refused | StageState::Skipped);
+            let bad = |&&d: &&usize| {
+                matches!(states[d], StageState::Failed | StageState::Refused | StageState::Skipped)
+            };
             if states[stage] == StageState::Pending
                 && let Some(&by) = self.deps[stage].iter().find(bad)
             {

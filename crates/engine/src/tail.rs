@@ -36,6 +36,12 @@ impl Tail {
         Self { path: path.into(), nonce: nonce.into(), offset: 0, partial: Vec::new(), said: Said::default() }
     }
 
+    /// Starts a little before the end of the file, for looking at its newest events only.
+    pub fn near_the_end(path: &Path, nonce: &str) -> Self {
+        let length = std::fs::metadata(path).map_or(0, |m| m.len());
+        Self { offset: length.saturating_sub(16 << 10), ..Self::new(path, nonce) }
+    }
+
     /// Hands on every event written since the last call.
     pub fn poll(&mut self, mut on_event: impl FnMut(Event)) {
         while let Ok(chunk) = self.read_chunk() {
@@ -71,7 +77,8 @@ impl Tail {
         match event {
             Event::Failed { nonce, class, code, message, help } if *nonce == self.nonce => {
                 let (class, code) = (*class, code.clone());
-                self.said.failed = Some(Failure { class, code, message: message.clone(), help: help.clone() });
+                self.said.failed =
+                    Some(Failure { class, code, message: message.clone(), help: help.clone() });
             }
             Event::Interrupted { nonce, step } if *nonce == self.nonce => self.said.interrupted = Some(*step),
             Event::Checkpoint { step, .. } => self.said.checkpoint = self.said.checkpoint.max(Some(*step)),

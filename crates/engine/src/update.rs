@@ -18,17 +18,40 @@ pub type Updates = mpsc::UnboundedSender<Update>;
 /// One thing that happened.
 #[derive(Debug, Clone)]
 pub enum Update {
-    RunStarted { run_id: String, decisions: Vec<Decision> },
+    RunStarted {
+        run_id: String,
+        decisions: Vec<Decision>,
+    },
     /// Another run is making this stage's artifact; `owner` says which process.
-    StageWaiting { stage: String, owner: String },
+    StageWaiting {
+        stage: String,
+        owner: String,
+    },
     /// A worker was started. `resume_step`: the checkpoint it goes on from.
-    StageStarted { stage: String, attempt: u32, device: String, resume_step: Option<u64>, log: PathBuf },
+    StageStarted {
+        stage: String,
+        attempt: u32,
+        device: String,
+        resume_step: Option<u64>,
+        log: PathBuf,
+    },
     /// A worker of a run whose driver died is still at it, and is followed from here on.
-    StageAdopted { stage: String, attempt: u32, log: PathBuf },
+    StageAdopted {
+        stage: String,
+        attempt: u32,
+        log: PathBuf,
+    },
     /// A line of the worker's `events.jsonl`.
-    Worker { stage: String, event: Event },
+    Worker {
+        stage: String,
+        event: Event,
+    },
     /// An infrastructure failure; the next attempt starts after `delay`.
-    StageRetrying { stage: String, message: String, delay: Duration },
+    StageRetrying {
+        stage: String,
+        message: String,
+        delay: Duration,
+    },
     StageEnded(StageOutcome),
 }
 

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde_json::value::RawValue;
+
 use crate::attempts::{AttemptEnd, end_attempt};
 use crate::database::Store;
 use crate::error::StoreError;
@@ -26,8 +29,6 @@ pub struct Publication<'a> {
     pub pipeline: &'a str,
     /// JSON object: what the fingerprint is made of.
     pub parts: &'a str,
-    /// The manifest as the worker wrote it, which names this attempt's nonce.
-    pub manifest: &'a [u8],
     pub files: &'a [ManifestFile],
     /// JSON.
     pub summary: &'a str,
@@ -53,7 +54,7 @@ impl Store {
     async fn move_into_place(&self, p: &Publication<'_>, path: &str) -> Result<(), StoreError> {
         let attempt = self.layout().attempt(&p.attempt.id);
         let (out, target) = (attempt.join(p.out), self.layout().resolve(path));
-        let (manifest, files) = (p.manifest.to_vec(), p.files.to_vec());
+        let (manifest, files) = (manifest_of(p)?, p.files.to_vec());
         let work =
             tokio::task::spawn_blocking(move || move_into_place(&attempt, &out, &target, &manifest, &files));
         work.await.unwrap_or_else(|e| Err(StoreError::io(self.layout().root())(std::io::Error::other(e))))
@@ -143,6 +144,29 @@ impl Artifact {
     }
 }
 
+/// What lies in an artifact as `manifest.json`. It says nothing of times, runs or attempts: the same stage
+/// gives the same bytes whoever made it.
+#[derive(Serialize)]
+struct ArtifactManifest<'a> {
+    kind: &'a str,
+    fingerprint: &'a str,
+    parts: &'a RawValue,
+    files: &'a [ManifestFile],
+    summary: &'a RawValue,
+}
+
+fn manifest_of(p: &Publication<'_>) -> Result<Vec<u8>, StoreError> {
+    let unreadable = |source| StoreError::Unreadable { what: "a manifest", source };
+    let manifest = ArtifactManifest {
+        kind: p.kind,
+        fingerprint: &p.attempt.fingerprint,
+        parts: serde_json::from_str(p.parts).map_err(unreadable)?,
+        files: p.files,
+        summary: serde_json::from_str(p.summary).map_err(unreadable)?,
+    };
+    serde_json::to_vec(&manifest).map_err(unreadable)
+}
+
 /// Where a result that is being replaced waits for the transaction.
 fn replaced(attempt: &Path) -> PathBuf {
     attempt.join("replaced")
@@ -155,8 +179,8 @@ fn move_into_place(
     manifest: &[u8],
     list: &[ManifestFile],
 ) -> Result<(), StoreError> {
-    let moved = fs::read(target.join(MANIFEST)).is_ok_and(|there| there == manifest);
-    if moved && !out.exists() {
+    if !out.exists() && fs::read(target.join(MANIFEST)).is_ok_and(|there| there == manifest) {
+        // An earlier call died after the rename.
         return Ok(());
     }
     if out.join(MANIFEST).exists() {

@@ -215,7 +215,9 @@ impl Executor for Local {
                 }
                 let signal = if start.elapsed() > GRACE { Signal::SIGKILL } else { Signal::SIGTERM };
                 if !termed || signal == Signal::SIGKILL {
-                    left.iter().for_each(|&pid| drop(kill(Pid::from_raw(pid), signal)));
+                    for pid in left {
+                        let _ = kill(Pid::from_raw(pid), signal);
+                    }
                     termed = true;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

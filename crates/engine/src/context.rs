@@ -1,0 +1,88 @@
+//! What every stage of a run needs to know.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use plan::{Plan, PlannedStage};
+use store::record::Artifact;
+use store::{FileMemo, Store};
+
+use crate::control::Control;
+use crate::error::EngineError;
+use crate::executor::Executor;
+use crate::options::Retry;
+use crate::protocol::{Input, Usage};
+use crate::update::{Update, Updates};
+
+/// One run, as its stages see it.
+pub(crate) struct Context {
+    pub store: Store,
+    pub executor: Box<dyn Executor>,
+    pub retry: Retry,
+    pub cwd: PathBuf,
+    pub run_id: String,
+    pub plan: Plan,
+    pub updates: Updates,
+    pub control: Control,
+}
+
+impl Context {
+    /// Tells whoever listens.
+    pub fn tell(&self, update: Update) {
+        let _ = self.updates.send(update);
+    }
+
+    /// The artifact of a stage, if it is there and whole as far as sizes tell.
+    pub async fn artifact(&self, stage: &PlannedStage) -> Result<Option<Artifact>, EngineError> {
+        let found = self.store.artifact(stage.fingerprint.as_str()).await?;
+        Ok(found.filter(|a| crate::past::state_of(&self.store, a) == plan::Artifact::Present))
+    }
+
+    /// Results and costs of all ancestors of a stage.
+    pub async fn inputs(
+        &self,
+        stage: &PlannedStage,
+    ) -> Result<(BTreeMap<String, Input>, BTreeMap<String, Usage>), EngineError> {
+        let ancestors: Vec<&PlannedStage> =
+            stage.ancestors.iter().filter_map(|n| self.plan.stage(n)).collect();
+        let fingerprints: Vec<&str> = ancestors.iter().map(|s| s.fingerprint.as_str()).collect();
+        let artifacts = self.store.artifacts(&fingerprints).await?;
+        let by_fingerprint: BTreeMap<&str, &Artifact> =
+            artifacts.iter().map(|a| (a.fingerprint.as_str(), a)).collect();
+        let (mut inputs, mut usage) = (BTreeMap::new(), BTreeMap::new());
+        for ancestor in ancestors {
+            let Some(artifact) = by_fingerprint.get(ancestor.fingerprint.as_str()) else {
+                return Err(EngineError::Task(format!("{} has no result for {}", ancestor.name, stage.name)));
+            };
+            let path = self.store.layout().resolve(&artifact.path);
+            let (kind, config) = (ancestor.kind.clone(), ancestor.config.clone());
+            inputs.insert(ancestor.name.clone(), Input { kind, path, config });
+            let cost =
+                Usage { seconds: artifact.seconds, peak_rss_bytes: artifact.peak_rss_bytes.max(0) as u64 };
+            usage.insert(ancestor.name.clone(), cost);
+        }
+        Ok((inputs, usage))
+    }
+
+    /// The first input file that is not what it was when the run was planned.
+    pub async fn changed_input(&self, stage: &PlannedStage) -> Result<Option<String>, EngineError> {
+        let planned = stage.parts.iter().filter_map(|(part, hash)| Some((part.strip_prefix("file.")?, hash)));
+        let files: Vec<(String, String)> =
+            planned.map(|(path, hash)| (path.to_owned(), hash.clone())).collect();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let mut memo = FileMemo::load(&self.store).await?;
+        let cwd = self.cwd.clone();
+        let look = move || {
+            // A name that is not UTF-8 was planned lossily and cannot be found again.
+            let mut known = files.into_iter().filter(|(path, _)| !path.contains('\u{fffd}'));
+            let changed = known.find(|(path, hash)| memo.hash(&cwd.join(path)).ok().as_ref() != Some(hash));
+            (changed.map(|(path, _)| path), memo)
+        };
+        let (changed, mut memo) =
+            tokio::task::spawn_blocking(look).await.map_err(|e| EngineError::Task(e.to_string()))?;
+        memo.save(&self.store).await?;
+        Ok(changed)
+    }
+}
