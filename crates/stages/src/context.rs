@@ -1,0 +1,91 @@
+//! What a stage is given: its request, the results of its ancestors, a device, a folder to write into.
+
+use std::path::{Path, PathBuf};
+
+use data::{Pair, PreparedData, Prompt, Tokenizer};
+use engine::protocol::{Input, Request};
+use model::HydraBackend;
+use serde::de::DeserializeOwned;
+
+use crate::error::StageError;
+use crate::recorder::Recorder;
+
+/// Everything a stage needs besides its own configuration.
+pub struct Context<'a, B: HydraBackend> {
+    pub request: &'a Request,
+    pub device: &'a B::Device,
+    /// `out/` of the attempt; becomes the artifact.
+    pub out: &'a Path,
+    pub recorder: &'a mut Recorder,
+}
+
+/// How a stage ended when it did not fail.
+pub type Ending = train::Outcome<serde_json::Value>;
+
+impl<B: HydraBackend> Context<'_, B> {
+    /// The seed of everything random in the stage.
+    pub fn seed(&self) -> u64 {
+        self.request.stage.seed
+    }
+
+    /// The result of another stage.
+    pub fn input(&self, stage: &str) -> Result<&Input, StageError> {
+        self.request.inputs.get(stage).ok_or_else(|| StageError::Request {
+            problem: format!("it has no input `{stage}` for stage `{}`", self.request.stage.name),
+        })
+    }
+
+    pub fn prepared(&self, stage: &str) -> Result<PreparedData, StageError> {
+        Ok(PreparedData::open(&self.input(stage)?.path)?)
+    }
+
+    /// The pairs of a split; at least one. `tokenizer` is that of the model which will read them.
+    pub fn pairs(&self, data: &str, split: &str, tokenizer: &Tokenizer) -> Result<Vec<Pair>, StageError> {
+        let prepared = self.prepared(data)?;
+        self.same_tokenizer(data, &prepared, tokenizer)?;
+        let pairs = prepared.pairs(split)?;
+        if pairs.is_empty() {
+            return Err(StageError::EmptySplit { data: data.into(), split: split.into(), what: "pairs" });
+        }
+        Ok(pairs)
+    }
+
+    /// The prompts of a split; at least one. `tokenizer` is that of the model which will read them.
+    pub fn prompts(&self, data: &str, split: &str, tokenizer: &Tokenizer) -> Result<Vec<Prompt>, StageError> {
+        let prepared = self.prepared(data)?;
+        self.same_tokenizer(data, &prepared, tokenizer)?;
+        let prompts = prepared.prompts(split)?;
+        if prompts.is_empty() {
+            return Err(StageError::EmptySplit { data: data.into(), split: split.into(), what: "prompts" });
+        }
+        Ok(prompts)
+    }
+
+    fn same_tokenizer(
+        &self,
+        data: &str,
+        prepared: &PreparedData,
+        tokenizer: &Tokenizer,
+    ) -> Result<(), StageError> {
+        if prepared.card().tokenizer == tokenizer.hash() {
+            return Ok(());
+        }
+        Err(StageError::TokenizerMismatch { stage: self.request.stage.name.clone(), data: data.into() })
+    }
+
+    /// A JSON-lines file of another stage's result.
+    pub fn rows<T: DeserializeOwned>(&self, stage: &str, name: &str) -> Result<Vec<T>, StageError> {
+        let path = self.input(stage)?.path.join(name);
+        let text = std::fs::read_to_string(&path).map_err(StageError::file("read", &path))?;
+        let parse = |line: &str| serde_json::from_str(line);
+        text.lines()
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .map_err(|error| StageError::Artifact { path, problem: error.to_string() })
+    }
+
+    /// A path in the result.
+    pub fn out(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+}

@@ -1,0 +1,62 @@
+//! `kind = "pretrain"`: see docs/stages/pretrain.md.
+
+use data::{Document, Tokenizer};
+use model::{HydraBackend, Llama, LlamaConfig};
+use spec::stage::Pretrain;
+
+use crate::context::{Context, Ending};
+use crate::error::StageError;
+
+pub fn run<B: HydraBackend>(config: &Pretrain, context: &mut Context<B>) -> Result<Ending, StageError> {
+    let seed = context.seed();
+    let documents = data::texts(&config.source, seed)?;
+    let (train_on, held_out) = hold_out(documents, config.eval_ratio, seed);
+    let from_scratch = config.model.is_empty() && context.request.stage.base_model.is_empty();
+    let (decoder, tokenizer) = if from_scratch {
+        let texts = train_on.iter().map(|document| document.text.clone());
+        let tokenizer = Tokenizer::train_bpe(texts, config.architecture.vocab_size)?;
+        let shape = LlamaConfig::from_scratch(
+            &config.architecture,
+            tokenizer.vocab_size(),
+            tokenizer.bos_id(),
+            tokenizer.eos_id(),
+            tokenizer.pad_id(),
+        )?;
+        (Llama::init(&shape, seed, context.device), tokenizer)
+    } else {
+        context.start(&config.model)?
+    };
+    let encode = |documents: &[Document]| -> Result<Vec<Vec<u32>>, StageError> {
+        documents.iter().map(|document| Ok(tokenizer.encode_document(&document.text)?)).collect()
+    };
+    let (train_on, held_out) = (encode(&train_on)?, encode(&held_out)?);
+    let outcome = train::pretrain(config, &train_on, &held_out, decoder, seed, context.recorder)?;
+    finish(outcome, |result| {
+        result.decoder.save(context.out)?;
+        tokenizer.save(context.out)?;
+        Ok(serde_json::json!(result.summary))
+    })
+}
+
+/// Turns a trainer's result into files and a summary.
+pub fn finish<T>(
+    outcome: train::Outcome<T>,
+    write: impl FnOnce(T) -> Result<serde_json::Value, StageError>,
+) -> Result<Ending, StageError> {
+    match outcome {
+        train::Outcome::Finished(result) => write(result).map(train::Outcome::Finished),
+        train::Outcome::Interrupted { step } => Ok(train::Outcome::Interrupted { step }),
+    }
+}
+
+/// Splits off `ratio` of the documents, spread evenly over the shuffled order; at least one is trained on.
+fn hold_out(documents: Vec<Document>, ratio: f64, seed: u64) -> (Vec<Document>, Vec<Document>) {
+    let order = data::order(documents.len(), seed, 0);
+    let held = ((documents.len() as f64 * ratio).round() as usize).min(documents.len().saturating_sub(1));
+    let held: std::collections::HashSet<usize> = order.into_iter().take(held).collect();
+    let mut split = (Vec::new(), Vec::new());
+    for (index, document) in documents.into_iter().enumerate() {
+        if held.contains(&index) { split.1.push(document) } else { split.0.push(document) }
+    }
+    split
+}
