@@ -68,7 +68,12 @@ impl Identity {
         for (part, saved, current) in parts {
             if saved != current {
                 let (saved, current) = (saved.clone(), current.clone());
-                return Err(TrainError::CheckpointMismatch { path: path.into(), part: part.into(), saved, current });
+                return Err(TrainError::CheckpointMismatch {
+                    path: path.into(),
+                    part: part.into(),
+                    saved,
+                    current,
+                });
             }
         }
         Ok(())
@@ -113,7 +118,8 @@ impl<B: HydraBackend> Checkpoint<B> {
 
     /// The tensors whose names begin with `prefix`, without it.
     pub fn take(&mut self, prefix: &str) -> BTreeMap<String, Tensor<B, 2>> {
-        let names: Vec<String> = self.tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
+        let names: Vec<String> =
+            self.tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
         let entry = |name: String| Some((name[prefix.len()..].to_owned(), self.tensors.remove(&name)?));
         names.into_iter().filter_map(entry).collect()
     }
@@ -173,7 +179,8 @@ impl<B: HydraBackend> Checkpoint<B> {
     pub fn read(dir: &Path, identity: &Identity, device: &B::Device) -> Result<Self, TrainError> {
         let damaged = |problem: String| TrainError::CheckpointDamaged { path: dir.into(), problem };
         let read = |name: &str| fs::read(dir.join(name)).map_err(|error| damaged(format!("{name}: {error}")));
-        let state: State = serde_json::from_slice(&read(STATE)?).map_err(|e| damaged(format!("{STATE}: {e}")))?;
+        let state: State =
+            serde_json::from_slice(&read(STATE)?).map_err(|e| damaged(format!("{STATE}: {e}")))?;
         identity.check(&state.identity, dir)?;
         let file = read(TENSORS)?;
         let saved = SafeTensors::deserialize(&file).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
@@ -182,7 +189,8 @@ impl<B: HydraBackend> Checkpoint<B> {
             let &[rows, cols] = view.shape() else {
                 return Err(damaged(format!("{name} has the shape {:?}", view.shape())));
             };
-            let values: Vec<f32> = view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            let values: Vec<f32> =
+                view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
             let data = TensorData::new(values, [rows, cols]);
             tensors.insert(name.to_owned(), Tensor::from_data(data, device));
         }

@@ -243,7 +243,9 @@ impl<B: HydraBackend> Task<B> for PairTask<'_> {
         // Row 2i is the preferred response of pair i, row 2i + 1 the other one.
         let whole: Vec<Vec<u32>> = pairs
             .iter()
-            .flat_map(|pair| [&pair.chosen_ids, &pair.rejected_ids].map(|ids| [&pair.prompt_ids[..], ids].concat()))
+            .flat_map(|pair| {
+                [&pair.chosen_ids, &pair.rejected_ids].map(|ids| [&pair.prompt_ids[..], ids].concat())
+            })
             .collect();
         let (batch, hidden) = forward(&model.decoder, whole.iter().map(Vec::as_slice), self.pad);
 

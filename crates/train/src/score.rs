@@ -20,7 +20,8 @@ pub fn score<B: HydraBackend>(
     let mut scores = Vec::with_capacity(rows.len());
     for rows in whole.chunks(batch_size.max(1)) {
         let (batch, hidden) = forward(decoder, rows.iter().map(Vec::as_slice), pad);
-        let last: Vec<usize> = rows.iter().enumerate().map(|(row, ids)| batch.flat(row, ids.len() - 1)).collect();
+        let last: Vec<usize> =
+            rows.iter().enumerate().map(|(row, ids)| batch.flat(row, ids.len() - 1)).collect();
         scores.extend(numbers(head.forward(pick(hidden, &last))));
     }
     Ok(scores)

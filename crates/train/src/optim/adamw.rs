@@ -85,9 +85,11 @@ impl<B: HydraBackend> AdamW<B> {
     /// Takes up what [`AdamW::state`] gave; moments are taken out of `tensors`.
     pub fn restore(&mut self, step: u64, tensors: &mut BTreeMap<String, Tensor<B, 2>>) {
         self.step = step;
-        let names: Vec<String> = tensors.keys().filter_map(|n| n.strip_prefix("m.")).map(String::from).collect();
+        let names: Vec<String> =
+            tensors.keys().filter_map(|n| n.strip_prefix("m.")).map(String::from).collect();
         for name in names {
-            if let (Some(m), Some(v)) = (tensors.remove(&format!("m.{name}")), tensors.remove(&format!("v.{name}")))
+            if let (Some(m), Some(v)) =
+                (tensors.remove(&format!("m.{name}")), tensors.remove(&format!("v.{name}")))
             {
                 self.moments.insert(name, (m, v));
             }
