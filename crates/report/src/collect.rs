@@ -44,6 +44,8 @@ pub(crate) struct Collected {
     /// `summary.json`; `null` if the stage wrote none.
     pub summary: Value,
     pub results: Results,
+    /// The models that answered, as the pipeline orders them: what was trained later comes later.
+    pub models: Vec<String>,
     /// Metric name to `(step, value)`, from `metrics.jsonl`.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
@@ -62,8 +64,19 @@ pub(crate) enum Results {
 /// Reads the artifacts of `stages`. A file that a stage kind must have written and that is missing or
 /// malformed is an error that names stage and file.
 pub fn collect(title: &str, stages: &[Stage]) -> Result<Report, ReportError> {
-    let stages = stages.iter().map(read).collect::<Result<_, _>>()?;
-    Ok(Report { title: title.into(), stages })
+    let mut collected = stages.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut order: Vec<String> = Vec::new();
+    for results in collected.iter().map(|one| &one.results) {
+        if let Results::Judge(summary, _) = results {
+            order.extend(summary.models.iter().cloned());
+        }
+    }
+    order.extend(stages.iter().map(|stage| stage.name.clone()));
+    for one in &mut collected {
+        let place = |model: &String| order.iter().position(|name| name == model).unwrap_or(order.len());
+        one.models.sort_by_key(place);
+    }
+    Ok(Report { title: title.into(), stages: collected })
 }
 
 fn read(stage: &Stage) -> Result<Collected, ReportError> {
@@ -92,7 +105,13 @@ fn read(stage: &Stage) -> Result<Collected, ReportError> {
         _ => Results::Other,
     };
     let curves = curves(&stage.name, &stage.dir.join("metrics.jsonl"))?;
-    Ok(Collected { stage: stage.clone(), summary, results, curves })
+    let models = match &results {
+        Results::Generate(summary, _) => summary.models.keys().cloned().collect(),
+        Results::Judge(summary, _) => summary.models.clone(),
+        Results::Rouge(summary) => summary.models.keys().cloned().collect(),
+        Results::RewardEval(_) | Results::Other => Vec::new(),
+    };
+    Ok(Collected { stage: stage.clone(), summary, results, models, curves })
 }
 
 /// Reads `metrics.jsonl`: an object per line with `step` and numbers. A missing file has no curves.

@@ -68,15 +68,15 @@ fn too_few(summary: &JudgeSummary) -> String {
 
 fn correct(collected: &Collected) -> Vec<Headline> {
     let Results::Generate(summary, _) = &collected.results else { return Vec::new() };
-    let headline = |(model, stats): (&String, &eval::summary::GenerateStats)| {
-        let correct = stats.correct_share?;
+    let headline = |model: &String| {
+        let correct = summary.models.get(model)?.correct_share?;
         Some(Headline {
             label: format!("Correct by rule, {model}"),
             value: share(correct.mean),
             detail: format!("95 %: {}; {} prompts", ends(&correct, 100.0), correct.n),
         })
     };
-    summary.models.iter().filter_map(headline).collect()
+    collected.models.iter().filter_map(headline).collect()
 }
 
 /// Reward and KL of a `ppo` stage: from its summary, else the ends of its curves.
@@ -108,12 +108,14 @@ fn training(collected: &Collected) -> Vec<Headline> {
 
 fn rouge(collected: &Collected) -> Vec<Headline> {
     let Results::Rouge(summary) = &collected.results else { return Vec::new() };
-    let headline = |(model, means): (&String, &eval::summary::RougeMeans)| Headline {
-        label: format!("ROUGE-L, {model}"),
-        value: format!("{:.3}", means.rouge_l.f),
-        detail: format!("F1 over {} references", summary.n),
+    let headline = |model: &String| {
+        Some(Headline {
+            label: format!("ROUGE-L, {model}"),
+            value: format!("{:.3}", summary.models.get(model)?.rouge_l.f),
+            detail: format!("F1 over {} references", summary.n),
+        })
     };
-    summary.models.iter().map(headline).collect()
+    collected.models.iter().filter_map(headline).collect()
 }
 
 fn reward_accuracy(collected: &Collected) -> Vec<Headline> {

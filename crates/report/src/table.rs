@@ -5,19 +5,27 @@ use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
 /// Columns of the terminal that tables keep to.
 const WIDTH: u16 = 80;
 
-/// Text cells under headings. The first column is left-aligned, the others, numbers, right.
+/// Text cells under headings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table {
     pub title: String,
     /// What a reader must know to read it right; may be empty.
     pub note: String,
     pub columns: Vec<&'static str>,
+    /// The first so many columns are names, aligned left; the others are numbers, aligned right.
+    pub names: usize,
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub fn new(title: impl Into<String>, columns: &[&'static str]) -> Self {
-        Self { title: title.into(), note: String::new(), columns: columns.to_vec(), rows: Vec::new() }
+        Self {
+            title: title.into(),
+            note: String::new(),
+            columns: columns.to_vec(),
+            names: 1,
+            rows: Vec::new(),
+        }
     }
 
     pub fn text(&self) -> String {
@@ -31,11 +39,11 @@ impl Table {
             .set_header(&self.columns)
             .add_rows(&self.rows);
         for (index, column) in table.column_iter_mut().enumerate() {
-            let alignment = if index == 0 { CellAlignment::Left } else { CellAlignment::Right };
+            let alignment = if index < self.names { CellAlignment::Left } else { CellAlignment::Right };
             column.set_cell_alignment(alignment);
         }
         let body: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-        let note = if self.note.is_empty() { String::new() } else { wrap(&self.note) + "\n" };
+        let note = if self.note.is_empty() { String::new() } else { wrap(&self.note, 1) + "\n" };
         format!("{}\n{}\n{note}", self.title, body.join("\n"))
     }
 
@@ -44,7 +52,8 @@ impl Table {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut text = format!("## {}\n\n", self.title);
         text += &line(self.columns.iter().map(|name| cell(name)).collect());
-        let rule = (0..self.columns.len()).map(|index| if index == 0 { "---" } else { "---:" }.to_string());
+        let rule =
+            (0..self.columns.len()).map(|index| if index < self.names { "---" } else { "---:" }.to_string());
         text += &line(rule.collect());
         for row in &self.rows {
             text += &line(row.iter().map(|text| cell(text)).collect());
@@ -56,17 +65,14 @@ impl Table {
     }
 }
 
-/// Breaks at spaces so that no line is wider than the terminal's columns, indented by one.
-pub(crate) fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
+/// Breaks at spaces so that no line is wider than the terminal, each line indented by `indent`.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let line = lines.len() - 1;
-        if lines[line].chars().count() + 1 + word.chars().count() > usize::from(WIDTH) {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push(' ');
-            line.push_str(word);
+        let fits = |line: &&mut String| line.chars().count() + 1 + word.chars().count() <= usize::from(WIDTH);
+        match lines.last_mut().filter(fits) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(format!("{}{word}", " ".repeat(indent))),
         }
     }
     lines.join("\n")

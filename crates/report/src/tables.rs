@@ -82,7 +82,7 @@ fn answers(collected: &Collected) -> Vec<Table> {
     let Results::Generate(GenerateSummary { n, models }, _) = &collected.results else { return Vec::new() };
     let columns = ["model", "correct by rule", "95 %", "mean tokens", "ended itself", "empty"];
     let mut table = Table::new(titled("Answers", &collected.stage), &columns);
-    for (model, stats) in models {
+    for (model, stats) in collected.models.iter().filter_map(|model| models.get_key_value(model)) {
         table.rows.push(vec![
             model.clone(),
             stats.correct_share.map_or(NONE.into(), |c| share(c.mean)),
@@ -100,7 +100,7 @@ fn rouge(collected: &Collected) -> Vec<Table> {
     let Results::Rouge(summary) = &collected.results else { return Vec::new() };
     let columns = ["model", "ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"];
     let mut table = Table::new(titled("ROUGE, F1", &collected.stage), &columns);
-    for (model, means) in &summary.models {
+    for (model, means) in collected.models.iter().filter_map(|model| summary.models.get_key_value(model)) {
         let scores = [means.rouge1, means.rouge2, means.rouge_l, means.rouge_lsum];
         let scores = scores.map(|score| format!("{:.4}", score.f));
         table.rows.push(std::iter::once(model.clone()).chain(scores).collect());
@@ -187,6 +187,7 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<Vec<String>>) {
 /// Time and peak memory per stage; the only table that differs between runs of the same pipeline.
 pub(crate) fn usage<'a>(stages: impl Iterator<Item = &'a Stage>) -> Table {
     let mut table = Table::new("Time and memory", &["stage", "kind", "time", "peak memory"]);
+    table.names = 2;
     let (mut seconds, mut peak) = (0.0, 0);
     for stage in stages {
         if let Some(usage) = stage.usage {

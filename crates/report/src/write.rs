@@ -43,16 +43,11 @@ impl Report {
         let width = |of: fn(&Headline) -> &String| headlines.iter().map(|h| of(h).chars().count()).max();
         let (label, value) = (width(|h| &h.label).unwrap_or(0), width(|h| &h.value).unwrap_or(0));
         let mut text = format!("{}\n\n", self.title);
-        for headline in &headlines {
-            let line =
-                format!(" {:<label$}  {:>value$}  {}", headline.label, headline.value, headline.detail);
-            if line.chars().count() <= 80 {
-                text += line.trim_end();
-            } else {
-                let (first, rest) = line.split_at(line.len() - headline.detail.len());
-                text +=
-                    &format!("{}\n{:>width$}", first.trim_end(), rest, width = 78.max(rest.chars().count()));
-            }
+        for Headline { label: name, value: number, detail } in &headlines {
+            let start = format!(" {name:<label$}  {number:>value$}  ");
+            // The detail hangs in a column of its own.
+            let detail = crate::table::wrap(detail, start.chars().count());
+            text += format!("{start}{}", detail.trim_start()).trim_end();
             text.push('\n');
         }
         for table in self.tables() {

@@ -65,12 +65,15 @@ fn win_rate_figure(collected: &Collected) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
-        cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+    let cell = |tag: &str, index: usize, text: &str| {
+        let class = if index < table.names { " class=\"name\"" } else { "" };
+        format!("<{tag}{class}>{}</{tag}>", escape(text))
     };
-    let head = cells("th", &mut table.columns.iter().copied());
-    let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str)));
-    let rows: String = table.rows.iter().map(row).collect();
+    let head: String = table.columns.iter().enumerate().map(|(at, text)| cell("th", at, text)).collect();
+    let row = |row: &Vec<String>| -> String {
+        row.iter().enumerate().map(|(at, text)| cell("td", at, text)).collect()
+    };
+    let rows: String = table.rows.iter().map(|cells| format!("<tr>{}</tr>\n", row(cells))).collect();
     let note =
         if table.note.is_empty() { String::new() } else { format!("<p>{}</p>\n", escape(&table.note)) };
     let title = escape(&table.title);

@@ -13,7 +13,7 @@ use crate::format::number;
 /// Prompts shown: the first ones, so that nobody chose them.
 const SHOWN: usize = 12;
 
-/// What the judge says of one prompt, one line per verdict.
+/// All judgements by prompt id.
 type Verdicts<'a> = HashMap<&'a str, Vec<&'a Judgement>>;
 
 /// Samples of every `generate` stage.
@@ -27,19 +27,20 @@ pub(super) fn samples(stages: &[Collected]) -> String {
     stages
         .iter()
         .filter_map(|collected| match &collected.results {
-            Results::Generate(_, rows) if !rows.is_empty() => Some(rows),
+            Results::Generate(_, rows) if !rows.is_empty() => Some((rows, &collected.models)),
             _ => None,
         })
-        .map(|rows| {
+        .map(|(rows, models)| {
             let shown = rows.len().min(SHOWN);
-            let samples: String = rows[..shown].iter().map(|row| sample(row, &verdicts)).collect();
+            let samples: String = rows[..shown].iter().map(|row| sample(row, models, &verdicts)).collect();
             format!("<p>The first {shown} of {} prompts.</p>\n{samples}", rows.len())
         })
         .collect()
 }
 
-fn sample(row: &AnswerRow, verdicts: &Verdicts) -> String {
-    let answers: String = row.answers.iter().map(|(model, answer)| card(model, answer)).collect();
+fn sample(row: &AnswerRow, models: &[String], verdicts: &Verdicts) -> String {
+    let answers = models.iter().filter_map(|model| row.answers.get_key_value(model));
+    let answers: String = answers.map(|(model, answer)| card(model, answer)).collect();
     let judged = verdicts.get(row.id.as_str());
     let judged: String = judged.into_iter().flatten().filter(|j| names(row, j)).map(|j| verdict(j)).collect();
     let judged = if judged.is_empty() { judged } else { format!("<ul class=\"verdicts\">{judged}</ul>\n") };
