@@ -9,6 +9,11 @@ use crate::collect::{Collected, Report, Results};
 use crate::table::Table;
 use crate::tables::usage;
 
+/// How the numbers come about.
+const NOTES: &str = "Win rates are in percent, 50 is even: the mean over opponents and prompts, where a tie or a \
+    disagreement between the two orders counts half. Their intervals are percentile bootstraps over prompts; \
+    those of shares are Wilson’s. All are at 95 %.";
+
 const STYLE: &str = include_str!("style.css");
 
 impl Report {
@@ -24,7 +29,7 @@ impl Report {
         body += &section("samples", "Sample answers", &samples::samples(&self.stages));
         let used = table(&usage(self.stages.iter().map(|collected| &collected.stage)));
         body += &section("usage", "Usage", &used);
-        body += "</main>\n";
+        body += &format!("</main>\n<footer><p>{NOTES}</p></footer>\n");
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
