@@ -1,0 +1,174 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use spec::Override;
+
+/// Trains and judges language models with Hydra-RLHF, from one file.
+///
+/// A pipeline file names stages; `run` runs those whose result is not there yet, each in a process of its own.
+/// Killed at any moment, `resume` (or the same `run` again) goes on from the last checkpoint.
+#[derive(Debug, Parser)]
+#[command(name = "pipeline", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 ok, 1 a stage failed, 2 usage, 3 pipeline file, 4 locked by a live run, \
+    5 no stage could be started, 6 state folder, 7 partly done, 8 a gate refused, 130/143 stopped by a signal.")]
+pub struct Args {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Global {
+    /// Folder that holds results, checkpoints and the database
+    #[arg(long, global = true, env = "PIPELINE_STATE_DIR", default_value = ".pipeline", value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// When to use colours; `auto` honours NO_COLOR
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub color: Colour,
+    /// No progress, only results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+/// A pipeline file with changes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Source {
+    /// The pipeline file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// A pipeline file that may be left out.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OptionalSource {
+    /// The pipeline file; that of the latest run if left out
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// Changes to the file for this command only.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Changes {
+    /// Replace a value of the file, such as stages.ppo.kl_coef=0.05; can be given again
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<Override>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a pipeline: every stage whose result is not there yet
+    Run {
+        #[command(flatten)]
+        source: Source,
+        /// Run this stage although its result is there, and all that read it; can be given again
+        #[arg(long, value_name = "STAGE")]
+        force: Vec<String>,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a run that was stopped or killed
+    Resume {
+        /// Id of the run, or the start or end of it; the latest unfinished one if left out
+        run: Option<String>,
+        /// Try again too what failed by its own fault or was refused by a gate
+        #[arg(long)]
+        retry_failed: bool,
+        /// Print the outcome as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what `run` would run, and why
+    Plan {
+        #[command(flatten)]
+        source: OptionalSource,
+        /// As of `run`
+        #[arg(long, value_name = "STAGE")]
+        force: Vec<String>,
+        /// Print as JSON, with fingerprints and their parts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show how far a run is
+    Status {
+        /// Id of the run, or the start or end of it; the latest one if left out
+        run: Option<String>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List runs, newest first
+    Runs {
+        /// At most so many
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+        limit: u32,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a stage printed
+    Logs {
+        stage: String,
+        /// Wait for more until the stage ends
+        #[arg(long, short)]
+        follow: bool,
+        /// Id of the run, or the start or end of it; the latest one if left out
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// Say why a stage would run again: what its result depends on, then and now
+    Explain {
+        stage: String,
+        /// The pipeline file; that of the latest run if left out
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        changes: Changes,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the graph of stages for other tools
+    Graph {
+        #[command(flatten)]
+        source: OptionalSource,
+        #[arg(long, value_enum, default_value_t = GraphFormat::Mermaid)]
+        format: GraphFormat,
+    },
+    /// Check a pipeline file, and the files and folders it names
+    Validate {
+        #[command(flatten)]
+        source: Source,
+        /// Print mistakes as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Run one attempt of a stage; started by `run`
+    #[command(hide = true)]
+    Worker { attempt_dir: PathBuf },
+}
+
+/// Form of the graph.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum GraphFormat {
+    Mermaid,
+    Dot,
+}

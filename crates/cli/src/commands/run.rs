@@ -1,0 +1,85 @@
+//! `pipeline run FILE`
+
+use engine::{Engine, RunOutcome};
+use plan::{Decision, Plan};
+use store::Store;
+use tokio::sync::mpsc;
+
+use crate::args::{Global, Source};
+use crate::failure::{Failure, exit};
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::{outcome, preflight};
+
+pub async fn run(
+    source: &Source,
+    force: &[String],
+    json: bool,
+    global: &Global,
+    printer: &Printer,
+) -> Result<u8, Failure> {
+    let session = Session::open(&source.file, &source.changes, global).await?;
+    let decisions = session.decide(force).await?;
+    if !decisions.iter().any(Decision::runs) {
+        return up_to_date(&session, &decisions, json, printer).await;
+    }
+    let runs = |name: &str| decisions.iter().any(|decision| decision.stage == name && decision.runs());
+    preflight::keys(&session.pipeline, runs)?;
+    let forced = session.forced(force)?;
+    listen(&session.engine)?;
+    let (updates, receiver) = mpsc::unbounded_channel();
+    let run = session.engine.run(&session.plan, &session.source, &forced, updates);
+    let (outcome, ()) = tokio::join!(run, show(receiver, printer));
+    finish(&outcome?, &session.plan, &session.store, json, printer).await
+}
+
+/// From here on, Ctrl-C and TERM stop the run rather than this process.
+pub fn listen(engine: &Engine) -> Result<(), Failure> {
+    engine::signals::listen(engine.control()).map_err(Failure::io("cannot listen for signals"))
+}
+
+async fn up_to_date(
+    session: &Session,
+    decisions: &[Decision],
+    json: bool,
+    printer: &Printer,
+) -> Result<u8, Failure> {
+    if json {
+        printer.json(&serde_json::json!({ "state": "up-to-date", "stages": decisions }));
+        return Ok(exit::OK);
+    }
+    let pages = outcome::pages(&session.plan, &session.store).await?;
+    let report = pages.first().map(|page| format!("; report: {}", page.display())).unwrap_or_default();
+    printer.line(format_args!("{}: up to date, nothing to run{report}", session.source));
+    Ok(exit::OK)
+}
+
+/// Shows updates until the run has ended.
+pub async fn show(mut updates: mpsc::UnboundedReceiver<engine::Update>, printer: &Printer) {
+    let mut progress = Progress::new(*printer);
+    while let Some(update) = updates.recv().await {
+        progress.update(update);
+    }
+    progress.finish();
+}
+
+/// Says how a run ended.
+pub async fn finish(
+    outcome: &RunOutcome,
+    plan: &Plan,
+    store: &Store,
+    json: bool,
+    printer: &Printer,
+) -> Result<u8, Failure> {
+    if json {
+        printer.json(outcome);
+    } else {
+        outcome::print(outcome, plan, store, printer).await?;
+    }
+    let code = outcome.exit_code();
+    if code != exit::OK {
+        printer.note(format_args!("run {} {}; `pipeline resume {0}` goes on", outcome.run_id, outcome.state));
+    }
+    Ok(code)
+}

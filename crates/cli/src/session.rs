@@ -1,0 +1,125 @@
+//! A pipeline with its plan and its state folder: what `run`, `resume`, `plan` and `explain` start from.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use engine::{Engine, Hasher, Options};
+use plan::{Decision, FileHasher, Plan};
+use spec::Pipeline;
+use store::Store;
+
+use crate::args::{Changes, Global};
+use crate::failure::Failure;
+use crate::{load, preflight};
+
+/// What a command works on.
+pub struct Session {
+    pub store: Store,
+    pub engine: Engine,
+    pub pipeline: Pipeline,
+    pub plan: Plan,
+    /// The pipeline file as it was named.
+    pub source: String,
+}
+
+impl Session {
+    /// Reads and checks a pipeline file, opens (and if needed makes) the state folder, and plans.
+    pub async fn open(file: &Path, changes: &Changes, global: &Global) -> Result<Self, Failure> {
+        let pipeline = load::pipeline(file, changes)?;
+        preflight::check(&pipeline)?;
+        let store = Store::open(&global.state_dir, &command_line()).await?;
+        let mut hasher = Hasher::load(&store).await?;
+        let planned = Plan::new(&pipeline, &mut hasher).map_err(|error| located(&pipeline, error));
+        hasher.save().await?;
+        let plan = planned?;
+        let engine = Engine::new(store.clone(), options()?);
+        Ok(Self { store, engine, pipeline, plan, source: file.display().to_string() })
+    }
+
+    /// What would run, and why.
+    pub async fn decide(&self, force: &[String]) -> Result<Vec<Decision>, Failure> {
+        let forced = self.forced(force)?;
+        Ok(engine::decisions(&self.store, &self.plan, &forced).await?)
+    }
+
+    /// The stages named by `--force`, which must exist.
+    pub fn forced(&self, force: &[String]) -> Result<BTreeSet<String>, Failure> {
+        for name in force {
+            self.stage(name)?;
+        }
+        Ok(force.iter().cloned().collect())
+    }
+
+    /// The stage that a person named.
+    pub fn stage(&self, name: &str) -> Result<&plan::PlannedStage, Failure> {
+        self.plan.stage(name).ok_or_else(|| {
+            let names = || self.plan.stages.iter().map(|stage| stage.name.as_str());
+            let help = match spec::nearest(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the stages are {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            Failure::usage(format!("the pipeline has no stage `{name}`"), help)
+        })
+    }
+
+    /// A plan for looking at its graph: files are not read, so fingerprints mean nothing.
+    pub fn sketch(pipeline: &Pipeline) -> Result<Plan, Failure> {
+        Ok(Plan::new(pipeline, &mut Unread)?)
+    }
+}
+
+struct Unread;
+
+impl FileHasher for Unread {
+    fn hash(&mut self, _: &Path) -> io::Result<String> {
+        Ok(String::new())
+    }
+
+    fn list(&mut self, _: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        Ok(None)
+    }
+}
+
+/// An unreadable file, at the key that names it.
+fn located(pipeline: &Pipeline, error: plan::PlanError) -> Failure {
+    match &error {
+        plan::PlanError::Unreadable { key, .. } => {
+            let help = "its content is part of the stage's fingerprint";
+            let mistake = pipeline.mistake(key, error.code(), error.to_string(), help);
+            Failure::Outside { mistakes: vec![mistake] }
+        }
+        _ => error.into(),
+    }
+}
+
+/// How this program starts its own workers.
+pub fn options() -> Result<Options, Failure> {
+    let program = std::env::current_exe().map_err(Failure::io("cannot find this program"))?;
+    let cwd = std::env::current_dir().map_err(Failure::io("cannot find the current directory"))?;
+    Ok(Options {
+        worker: vec![program.into(), "worker".into()],
+        cwd,
+        command: command_line(),
+        accelerators: accelerators(),
+        executor: None,
+    })
+}
+
+#[cfg(feature = "cuda")]
+fn accelerators() -> Vec<String> {
+    cuda::devices()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn accelerators() -> Vec<String> {
+    Vec::new()
+}
+
+/// What the user typed, for others that find a run taken.
+pub fn command_line() -> String {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
