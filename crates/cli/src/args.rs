@@ -11,8 +11,10 @@ use spec::Override;
 /// Killed at any moment, `resume` (or the same `run` again) goes on from the last checkpoint.
 #[derive(Debug, Parser)]
 #[command(name = "pipeline", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 ok, 1 a stage failed, 2 usage, 3 pipeline file, 4 locked by a live run, \
-    5 no stage could be started, 6 state folder, 7 partly done, 8 a gate refused, 130/143 stopped by a signal.")]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 a stage failed, 2 usage, 3 pipeline file, 4 locked by a live run, \
+    5 no stage could be started, 6 state folder, 8 a gate refused, 130/143 stopped by a signal."
+)]
 pub struct Args {
     #[command(flatten)]
     pub global: Global,

@@ -54,7 +54,9 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage { .. } => exit::USAGE,
-            Failure::File { .. } | Failure::Spec(_) | Failure::Outside { .. } | Failure::Plan(_) => exit::CONFIG,
+            Failure::File { .. } | Failure::Spec(_) | Failure::Outside { .. } | Failure::Plan(_) => {
+                exit::CONFIG
+            }
             Failure::Store(error) => error.exit_code(),
             Failure::Engine(error) => error.exit_code(),
             Failure::Io { .. } => exit::STATE,

@@ -17,7 +17,11 @@ pub fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = ((bytes.max(1.0).log2() / 10.0) as usize).min(units.len() - 1);
     let value = bytes / 1024f64.powi(power as i32);
-    if power == 0 || value >= 100.0 { format!("{value:.0} {}", units[power]) } else { format!("{value:.1} {}", units[power]) }
+    if power == 0 || value >= 100.0 {
+        format!("{value:.0} {}", units[power])
+    } else {
+        format!("{value:.1} {}", units[power])
+    }
 }
 
 /// How long ago, from milliseconds since 1970: `3 min ago`.

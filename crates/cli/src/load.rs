@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// Reads a pipeline file; the disk is not looked at otherwise.
 pub fn pipeline(file: &Path, changes: &Changes) -> Result<Pipeline, Failure> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|source| Failure::File { path: name.clone(), source })?;
+    let text =
+        std::fs::read_to_string(file).map_err(|source| Failure::File { path: name.clone(), source })?;
     Ok(spec::parse(&name, &text, &changes.set)?)
 }
 
@@ -20,7 +21,8 @@ pub async fn file_or_latest(file: Option<&Path>, global: &Global) -> Result<Path
         return Ok(file.to_owned());
     }
     let help = "name the file, such as pipelines/quickstart.toml";
-    let none = || Failure::usage("no pipeline file was named, and there is no earlier run to take it from", help);
+    let none =
+        || Failure::usage("no pipeline file was named, and there is no earlier run to take it from", help);
     let store = store::Store::open_existing(&global.state_dir).await.map_err(|_| none())?;
     let latest = store.runs(1).await?.pop().ok_or_else(none)?;
     Ok(latest.cwd.0.join(latest.source))

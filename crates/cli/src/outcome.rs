@@ -13,7 +13,12 @@ use crate::format;
 use crate::printer::Printer;
 
 /// Prints the table of stages and the report.
-pub async fn print(outcome: &RunOutcome, plan: &Plan, store: &Store, printer: &Printer) -> Result<(), Failure> {
+pub async fn print(
+    outcome: &RunOutcome,
+    plan: &Plan,
+    store: &Store,
+    printer: &Printer,
+) -> Result<(), Failure> {
     let artifacts = artifacts(plan, store).await?;
     let of = |name: &str| artifacts.iter().find(|(stage, _)| stage == name).map(|(_, artifact)| artifact);
     let rows = outcome.stages.iter().map(|stage| row(stage, of(&stage.stage), printer));
@@ -39,7 +44,8 @@ async fn artifacts(plan: &Plan, store: &Store) -> Result<Vec<(String, Artifact)>
     let fingerprints: Vec<_> = plan.stages.iter().map(|stage| stage.fingerprint.as_str()).collect();
     let found = store.artifacts(&fingerprints).await?;
     let of = |fingerprint: &str| found.iter().find(|artifact| artifact.fingerprint == fingerprint).cloned();
-    let stages = plan.stages.iter().filter_map(|stage| Some((stage.name.clone(), of(stage.fingerprint.as_str())?)));
+    let stages =
+        plan.stages.iter().filter_map(|stage| Some((stage.name.clone(), of(stage.fingerprint.as_str())?)));
     Ok(stages.collect())
 }
 
@@ -47,10 +53,13 @@ fn row(stage: &StageOutcome, artifact: Option<&Artifact>, printer: &Printer) -> 
     let state = printer.state(stage.state.as_str());
     let done = artifact.filter(|_| stage.state.is_done());
     let time = done.map(|artifact| format::seconds(artifact.seconds)).unwrap_or_default();
-    let memory = done.map(|artifact| format::bytes(artifact.peak_rss_bytes.max(0) as u64)).unwrap_or_default();
+    let memory =
+        done.map(|artifact| format::bytes(artifact.peak_rss_bytes.max(0) as u64)).unwrap_or_default();
     let result = match (done, &stage.failure) {
-        (Some(artifact), _) => headline(&stage.kind, &serde_json::from_str(&artifact.summary).unwrap_or_default()),
-        (None, Some(failure)) => format!("{} {}", failure.code, failure.message),
+        (Some(artifact), _) => {
+            headline(&stage.kind, &serde_json::from_str(&artifact.summary).unwrap_or_default())
+        }
+        (None, Some(failure)) => crate::progress::told(failure),
         (None, None) => String::new(),
     };
     vec![stage.stage.clone(), state, time, memory, result]
@@ -76,7 +85,8 @@ fn headline(kind: &str, summary: &Value) -> String {
     let at = |pointer: &str| summary.pointer(pointer).and_then(Value::as_f64);
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let models = |what: &dyn Fn(&str) -> Option<String>| {
-        let names = summary.get("models").and_then(Value::as_object).into_iter().flat_map(|models| models.keys());
+        let names =
+            summary.get("models").and_then(Value::as_object).into_iter().flat_map(|models| models.keys());
         names.filter_map(|name| Some(format!("{name} {}", what(name)?))).collect::<Vec<_>>().join(", ")
     };
     let words = match kind {

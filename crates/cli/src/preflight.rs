@@ -64,14 +64,20 @@ fn mistake(pipeline: &Pipeline, key: &str, error: &dyn Diagnostic) -> Mistake {
 fn readable(pipeline: &Pipeline, file: &InputFile, mistakes: &mut Vec<Mistake>) {
     if let Err(error) = std::fs::File::open(&file.path) {
         let message = format!("cannot read `{}`: {error}", file.path);
-        mistakes.push(pipeline.mistake(&file.key, NOT_THERE, message, "relative paths start at the current directory"));
+        mistakes.push(pipeline.mistake(
+            &file.key,
+            NOT_THERE,
+            message,
+            "relative paths start at the current directory",
+        ));
     }
 }
 
 /// A model folder: the three files, a readable shape, and positions for the longest rows.
 fn model_folder(pipeline: &Pipeline, file: &InputFile, mistakes: &mut Vec<Mistake>) {
     let folder = Path::new(&file.path);
-    let mut note = |message: String, help: &str| mistakes.push(pipeline.mistake(&file.key, NOT_THERE, message, help));
+    let mut note =
+        |message: String, help: &str| mistakes.push(pipeline.mistake(&file.key, NOT_THERE, message, help));
     if !folder.is_dir() {
         return note(
             format!("`{}` is not a folder", file.path),
@@ -108,7 +114,10 @@ fn too_long(pipeline: &Pipeline, config: &Value) -> Option<String> {
     });
     let (stage, longest) = lengths.max_by_key(|(_, length)| *length)?;
     (longest as u64 > positions).then(|| {
-        format!("rows of stage `{}` have up to {longest} tokens, but the base model has {positions} positions", stage.name)
+        format!(
+            "rows of stage `{}` have up to {longest} tokens, but the base model has {positions} positions",
+            stage.name
+        )
     })
 }
 
@@ -121,7 +130,8 @@ pub fn keys(pipeline: &Pipeline, will_run: impl Fn(&str) -> bool) -> Result<(), 
         if needed && std::env::var_os(&judge.api_key_env).is_none() {
             let key = format!("stages.{}.api_key_env", stage.name);
             let message = format!("the environment variable {} is not set", judge.api_key_env);
-            let help = "the endpoint's key is read from it; set it, or write `api_key_env = \"\"` to send no key";
+            let help =
+                "the endpoint's key is read from it; set it, or write `api_key_env = \"\"` to send no key";
             mistakes.push(pipeline.mistake(&key, NOT_THERE, message, help));
         }
     }

@@ -61,7 +61,9 @@ impl Printer {
     /// A table of data; columns in `right` are aligned to the right.
     pub fn table(&self, header: &[&str], right: &[usize], rows: Vec<Vec<String>>) {
         let mut table = Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table
+            .load_preset(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(header.iter().map(|name| Cell::new(self.bold(&name.to_uppercase()))));
         for row in rows {
             table.add_row(row.into_iter().enumerate().map(|(column, text)| {
@@ -128,8 +130,10 @@ impl Printer {
     }
 
     fn width(&self) -> usize {
-        let columns = indicatif::TermLike::width(&indicatif::Term::stderr());
-        if self.terminal { usize::from(columns).clamp(40, 120) } else { PLAIN_WIDTH }
+        match terminal_size::terminal_size_of(std::io::stderr()) {
+            Some((columns, _)) if self.terminal => usize::from(columns.0).clamp(40, 120),
+            _ => PLAIN_WIDTH,
+        }
     }
 
     /// A word on stderr in a colour.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::protocol::Event;
-use engine::{StageOutcome, Update};
+use engine::{Failure, StageOutcome, Update};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use store::record::StageState;
 
@@ -34,7 +34,8 @@ struct Stage {
 impl Progress {
     pub fn new(printer: Printer) -> Self {
         let visible = printer.terminal && !printer.quiet;
-        let target = if visible { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
+        let target =
+            if visible { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         Self { printer, bars: MultiProgress::with_draw_target(target), stages: BTreeMap::new() }
     }
 
@@ -77,14 +78,18 @@ impl Progress {
 
     fn start(&mut self, name: String) {
         let now = Instant::now();
-        let bar = self.bars.add(ProgressBar::new(0).with_prefix(name.clone()).with_style(style("{spinner} {prefix:<12} {msg}")));
+        let bar = self.bars.add(
+            ProgressBar::new(0).with_prefix(name.clone()).with_style(style("{spinner} {prefix:<12} {msg}")),
+        );
         bar.enable_steady_tick(Duration::from_millis(200));
         self.stages.insert(name, Stage { bar, said: now, first: None, loss: None });
     }
 
     fn event(&mut self, name: &str, event: Event) {
         match event {
-            Event::Progress { step, total, unit, message } => self.progress(name, step, total, &unit, &message),
+            Event::Progress { step, total, unit, message } => {
+                self.progress(name, step, total, &unit, &message)
+            }
             Event::Metrics { values, .. } => {
                 if let Some(stage) = self.stages.get_mut(name) {
                     stage.loss = values.get("loss").copied().or(stage.loss);
@@ -146,7 +151,7 @@ impl Progress {
             }
             _ => match &outcome.failure {
                 Some(failure) => {
-                    self.shout(format!("{word} {}: {} {}", outcome.stage, failure.code, failure.message));
+                    self.shout(format!("{word} {}: {}", outcome.stage, told(failure)));
                     if !failure.help.is_empty() {
                         self.shout(format!("  help: {}", failure.help));
                     }
@@ -174,6 +179,15 @@ impl Progress {
         for name in names {
             self.end(&name);
         }
+    }
+}
+
+/// Code and message of a failure; what is skipped has no code.
+pub fn told(failure: &Failure) -> String {
+    if failure.code.is_empty() {
+        failure.message.clone()
+    } else {
+        format!("{} {}", failure.code, failure.message)
     }
 }
 

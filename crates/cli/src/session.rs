@@ -120,6 +120,7 @@ fn accelerators() -> Vec<String> {
 pub fn command_line() -> String {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());
+    let name =
+        Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());
     std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -41,7 +41,9 @@ async fn with_state(command: Command, global: &Global, printer: &Printer) -> Res
         Command::Plan { source, force, json } => plan::plan(&source, &force, json, global, printer).await,
         Command::Status { run, json } => status::status(run.as_deref(), json, global, printer).await,
         Command::Runs { limit, json } => runs::runs(limit, json, global, printer).await,
-        Command::Logs { stage, follow, run } => logs::logs(&stage, follow, run.as_deref(), global, printer).await,
+        Command::Logs { stage, follow, run } => {
+            logs::logs(&stage, follow, run.as_deref(), global, printer).await
+        }
         Command::Explain { stage, file, changes, json } => {
             explain::explain(&stage, file.as_deref(), &changes, json, global, printer).await
         }

@@ -40,7 +40,8 @@ pub async fn resume(
         .map_err(|source| engine::EngineError::OldPlan { run: run.id.clone(), source })?;
     let mut options = session::options()?;
     // The plan's relative paths start where the run was started.
-    std::env::set_current_dir(&run.cwd.0).map_err(Failure::io(format!("cannot enter {}", run.cwd.0.display())))?;
+    std::env::set_current_dir(&run.cwd.0)
+        .map_err(Failure::io(format!("cannot enter {}", run.cwd.0.display())))?;
     options.cwd = run.cwd.0.clone();
     if let Ok(pipeline) = load::pipeline(Path::new(&run.source), &Changes::default()) {
         tell_changes(&run, &plan, &pipeline, &store, printer).await?;
@@ -77,7 +78,10 @@ async fn tell_changes(
     if now.spec_hash == planned.spec_hash {
         return Ok(());
     }
-    printer.warn(format_args!("run {} goes on as it was planned, which is not what {} says now:", run.id, run.source));
+    printer.warn(format_args!(
+        "run {} goes on as it was planned, which is not what {} says now:",
+        run.id, run.source
+    ));
     for stage in &planned.stages {
         match now.stage(&stage.name) {
             None => printer.warn(format_args!("  {}: not in the file any more", stage.name)),

@@ -22,7 +22,14 @@ pub async fn runs(limit: u32, json: bool, global: &Global, printer: &Printer) ->
     let rows = runs.into_iter().map(|run| {
         let took = run.finished_at.map(|end| format::seconds((end - run.created_at).max(0) as f64 / 1000.0));
         let state = printer.state(run.state.as_str());
-        vec![run.id, run.pipeline, state, format::ago(run.created_at, now), took.unwrap_or_default(), run.source]
+        vec![
+            run.id,
+            run.pipeline,
+            state,
+            format::ago(run.created_at, now),
+            took.unwrap_or_default(),
+            run.source,
+        ]
     });
     printer.table(&["run", "pipeline", "state", "started", "took", "file"], &[], rows.collect());
     Ok(exit::OK)

@@ -9,7 +9,12 @@ use crate::failure::{Failure, exit};
 use crate::format;
 use crate::printer::Printer;
 
-pub async fn status(run: Option<&str>, json: bool, global: &Global, printer: &Printer) -> Result<u8, Failure> {
+pub async fn status(
+    run: Option<&str>,
+    json: bool,
+    global: &Global,
+    printer: &Printer,
+) -> Result<u8, Failure> {
     let store = Store::open_existing(&global.state_dir).await?;
     let view = view::run_view(&store, run).await?.ok_or_else(no_runs)?;
     if json {
@@ -70,9 +75,12 @@ fn remark(view: &StageView) -> String {
     if let Some(progress) = &view.progress {
         return format!("{}/{} {} {}", progress.step, progress.total, progress.unit, progress.message);
     }
-    let failure = view.attempts.last().and_then(|attempt| Some((attempt.code.as_ref()?, attempt.message.as_ref()?)));
+    let failure =
+        view.attempts.last().and_then(|attempt| Some((attempt.code.as_ref()?, attempt.message.as_ref()?)));
     match failure {
-        Some((code, message)) if !view.stage.state.is_done() && !message.is_empty() => format!("{code} {message}"),
+        Some((code, message)) if !view.stage.state.is_done() && !message.is_empty() => {
+            format!("{code} {message}")
+        }
         _ => view.stage.message.clone(),
     }
 }
