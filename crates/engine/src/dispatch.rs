@@ -21,6 +21,9 @@ pub(crate) struct Start {
     pub outcome: StageOutcome,
     pub forced: bool,
     pub fresh: bool,
+    /// An earlier driver of this run began on it, and what became of that is not known: a worker of it may
+    /// still run, and has to be stopped if the run is.
+    pub open: bool,
 }
 
 pub(crate) struct Dispatcher {
@@ -47,8 +50,8 @@ impl Dispatcher {
             if self.fatal.is_none() {
                 self.skip_blocked().await;
             }
-            if self.fatal.is_none() && control.level() == Level::Go {
-                self.start_ready();
+            if self.fatal.is_none() {
+                self.start_ready(control.level() > Level::Go);
             }
             match self.tasks.join_next().await {
                 None => break,
@@ -63,8 +66,11 @@ impl Dispatcher {
         self.stages.iter().map(|s| s.outcome.state).collect()
     }
 
-    fn start_ready(&mut self) {
+    fn start_ready(&mut self, stopping: bool) {
         for at in self.graph.ready(&self.states()) {
+            if stopping && !self.stages[at].open {
+                continue;
+            }
             let stage = self.context.plan.stages[at].clone();
             let Some(slot) = self.slots.take(&stage.kind, stage.device) else { continue };
             self.held.insert(at, slot.clone());

@@ -100,6 +100,7 @@ impl Engine {
         let mut stages = Vec::with_capacity(decisions.len());
         for (stage, decision) in plan.stages.iter().zip(&decisions) {
             let mut start = start(stage, decision, &known, !persisted.contains(&stage.name));
+            start.open = attempts.iter().any(|a| a.stage == stage.name && a.state.is_open());
             let before = earlier.iter().find(|s| s.name == stage.name);
             if decision.runs()
                 && !resume.retry_failed
@@ -191,7 +192,7 @@ fn start(stage: &plan::PlannedStage, decision: &Decision, known: &Known, fresh: 
         seconds: if decision.runs() { 0.0 } else { known.seconds(&stage.fingerprint) },
         failure: None,
     };
-    Start { outcome, forced, fresh: forced && fresh }
+    Start { outcome, forced, fresh: forced && fresh, open: false }
 }
 
 fn rows<'a>(

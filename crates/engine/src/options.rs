@@ -21,6 +21,13 @@ pub struct Options {
     pub executor: Option<Executor>,
 }
 
+impl Options {
+    /// On the CPU, with the plan's own `[executor]`.
+    pub fn new(worker: Vec<OsString>, cwd: PathBuf, command: String) -> Self {
+        Self { worker, cwd, command, accelerators: Vec::new(), executor: None }
+    }
+}
+
 /// What happens after an infrastructure failure.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {

@@ -95,12 +95,13 @@ impl Context {
     async fn reserve(&self, stage: &PlannedStage) -> Result<bool, EngineError> {
         let resource = stage_lease(stage.fingerprint.as_str());
         let mut told = false;
-        while self.control.level() == Level::Go {
+        loop {
             match self.store.claim(&resource).await? {
                 Claim::Ours { .. } => {
                     store::fault::point("stage.leased");
                     return Ok(true);
                 }
+                Claim::Taken(_) if self.control.level() > Level::Go => return Ok(false),
                 Claim::Taken(owner) => {
                     if !told {
                         self.tell(Update::StageWaiting {
@@ -116,7 +117,6 @@ impl Context {
                 }
             }
         }
-        Ok(false)
     }
 
     async fn attempts(

@@ -85,6 +85,13 @@ states! {
     }
 }
 
+impl AttemptState {
+    /// Its end is not recorded.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+}
+
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct Run {
