@@ -180,7 +180,7 @@ fn discrete_win_rates_equal_the_published_leaderboard() {
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let t = tournament(&ids, &["reference", model], &[Order::Ab]);
         let verdict = |preference: f64| match preference {
-            p if p == 1.5 => Verdict::Tie,
+            1.5 => Verdict::Tie,
             p if p > 1.5 => Verdict::B,
             _ => Verdict::A,
         };

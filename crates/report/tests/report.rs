@@ -18,7 +18,7 @@ fn rows() -> Vec<AnswerRow> {
         correct: Some(correct),
     };
     let row = |index: usize| {
-        let correct = (index % 3 == 0, index % 5 != 0);
+        let correct = (index.is_multiple_of(3), !index.is_multiple_of(5));
         let text = |right: bool| match right {
             true => format!("The river Ola{index} is {index} km long."),
             false => "I do not know. Perhaps look at a map?".into(),
