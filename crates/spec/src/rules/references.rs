@@ -1,6 +1,6 @@
 //! Stages that name others: they exist, they fit, they do not run in circles, their splits are made.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use super::File;
 use crate::mistake::{Mistakes, Problem};
@@ -81,39 +81,65 @@ fn check_split(pipeline: &Pipeline, stage: &Stage, file: &File<'_>, out: &mut Mi
     }
 }
 
-/// Cycles of stages, each once, starting from its first stage in the file.
+/// Cycles of stages, no two with a stage in common, each starting from its first stage in the file.
 fn cycles(pipeline: &Pipeline) -> Vec<Vec<String>> {
-    let mut done = BTreeSet::new();
+    let stages = &pipeline.stages;
+    let number: HashMap<&str, usize> =
+        stages.iter().enumerate().map(|(number, stage)| (stage.name.as_str(), number)).collect();
+    let deps: Vec<Vec<usize>> = stages
+        .iter()
+        .map(|stage| {
+            pipeline
+                .dependencies(stage)
+                .iter()
+                .filter_map(|name| number.get(name.as_str()).copied())
+                .collect()
+        })
+        .collect();
+    let mut done = vec![false; stages.len()];
     let mut found = Vec::new();
-    for stage in &pipeline.stages {
-        let mut path = Vec::new();
-        visit(pipeline, &stage.name, &mut path, &mut done, &mut found);
+    loop {
+        finish_free(&deps, &mut done);
+        let Some(start) = done.iter().position(|done| !done) else { return found };
+        // What is left waits for something that is left: following that ends in a circle.
+        let mut path = vec![start];
+        let first = loop {
+            let here = path[path.len() - 1];
+            let Some(&next) = deps[here].iter().find(|dep| !done[**dep]) else { return found };
+            if let Some(first) = path.iter().position(|other| *other == next) {
+                break first;
+            }
+            path.push(next);
+        };
+        let mut cycle = path.split_off(first);
+        cycle.iter().for_each(|&stage| done[stage] = true);
+        let head = cycle.iter().enumerate().min_by_key(|(_, stage)| **stage).map_or(0, |(at, _)| at);
+        cycle.rotate_left(head);
+        cycle.push(cycle[0]);
+        found.push(cycle.into_iter().map(|stage| stages[stage].name.clone()).collect());
     }
-    found
 }
 
-fn visit(
-    pipeline: &Pipeline,
-    name: &str,
-    path: &mut Vec<String>,
-    done: &mut BTreeSet<String>,
-    found: &mut Vec<Vec<String>>,
-) {
-    if let Some(start) = path.iter().position(|other| other == name) {
-        let mut cycle = path[start..].to_vec();
-        cycle.push(name.to_owned());
-        return found.push(cycle);
+/// Marks stages all of whose dependencies are done, as long as there are any.
+fn finish_free(deps: &[Vec<usize>], done: &mut [bool]) {
+    let mut needed_by = vec![Vec::new(); deps.len()];
+    let mut waiting = vec![0; deps.len()];
+    for (stage, of_stage) in deps.iter().enumerate().filter(|(stage, _)| !done[*stage]) {
+        for &dep in of_stage.iter().filter(|dep| !done[**dep]) {
+            needed_by[dep].push(stage);
+            waiting[stage] += 1;
+        }
     }
-    if done.contains(name) {
-        return;
+    let mut free: Vec<_> = (0..deps.len()).filter(|stage| !done[*stage] && waiting[*stage] == 0).collect();
+    while let Some(stage) = free.pop() {
+        done[stage] = true;
+        for &next in &needed_by[stage] {
+            waiting[next] -= 1;
+            if waiting[next] == 0 {
+                free.push(next);
+            }
+        }
     }
-    let Some(stage) = pipeline.stage(name) else { return };
-    path.push(name.to_owned());
-    for dependency in pipeline.dependencies(stage) {
-        visit(pipeline, &dependency, path, done, found);
-    }
-    path.pop();
-    done.insert(name.to_owned());
 }
 
 fn note_cycle(cycle: &[String], pipeline: &Pipeline, file: &File<'_>, out: &mut Mistakes) {
