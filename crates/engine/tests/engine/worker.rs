@@ -68,7 +68,8 @@ impl Worker {
         let _term = script.stubborn.then(|| signal(SignalKind::terminate()).unwrap());
         self.say(Event::Started { nonce: request.nonce.clone(), pid: std::process::id() });
         if script.grandchild {
-            std::process::Command::new("setsid").args(["sh", "-c", "sleep 600; true"]).spawn().unwrap();
+            let leave = "setsid sh -c 'sleep 600; true' &";
+            std::process::Command::new("sh").args(["-c", leave]).status().unwrap();
         }
         let mut state = String::new();
         for input in request.inputs.values() {
