@@ -6,7 +6,6 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use crate::backend::HydraBackend;
-use crate::batch::TokenBatch;
 use crate::config::LlamaConfig;
 
 /// Rotary embedding tables: `cos` and `sin` of `position · θ^(−2i/d)`, `[positions, d/2]` row by row
@@ -44,12 +43,18 @@ impl Rope {
     }
 }
 
-/// The shape of causal grouped-query attention over one padded batch.
+/// The shape of causal grouped-query attention over the real tokens of a batch.
+///
+/// Tokens come packed, row after row without pads, so that everything but attention itself never computes
+/// a pad. Attention lays each row out from column 0 to the width of the longest one; what lies beyond a
+/// row's end is zero, and causality hides it from the row's tokens.
 #[derive(Debug, Clone)]
 pub struct Attention {
-    /// Rows of the batch.
-    pub rows: usize,
-    /// Columns of the batch, pads included.
+    /// Tokens of each row.
+    pub lens: Vec<usize>,
+    /// Packed index of each row's first token; one more than there are rows, the last is the total.
+    pub firsts: Vec<usize>,
+    /// Tokens of the longest row.
     pub cols: usize,
     /// Query heads.
     pub heads: usize,
@@ -57,27 +62,56 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Width of one head.
     pub head_dim: usize,
-    /// Position of each token, `rows · cols` of them.
-    pub positions: Vec<u32>,
-    /// First real column of each row. Pads on the right need no mask: causality hides them.
-    pub starts: Vec<usize>,
-    /// Rotary tables for at least the largest position.
+    /// Rotary tables for at least `cols` positions.
     pub rope: Arc<Rope>,
 }
 
 impl Attention {
-    /// The attention of a model over a batch.
-    pub fn new(config: &LlamaConfig, rope: Arc<Rope>, batch: &TokenBatch) -> Self {
-        Self {
-            rows: batch.rows(),
-            cols: batch.cols(),
+    /// The attention of a model over rows of the given lengths.
+    pub fn new(config: &LlamaConfig, rope: Arc<Rope>, lens: Vec<usize>) -> Self {
+        let at = Self {
+            lens,
+            firsts: Vec::new(),
+            cols: 0,
             heads: config.num_attention_heads,
             kv_heads: config.num_key_value_heads,
             head_dim: config.head_dim,
-            positions: batch.positions(),
-            starts: (0..batch.rows()).map(|row| batch.start(row)).collect(),
             rope,
+        };
+        at.measured()
+    }
+
+    /// With what follows from the lengths filled in.
+    pub(crate) fn measured(mut self) -> Self {
+        self.cols = self.lens.iter().copied().max().unwrap_or(0);
+        self.firsts = vec![0];
+        let mut total = 0;
+        for len in &self.lens {
+            total += len;
+            self.firsts.push(total);
         }
+        self
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Number of tokens.
+    pub fn tokens(&self) -> usize {
+        self.firsts[self.rows()]
+    }
+
+    /// Position of each token.
+    pub fn positions(&self) -> Vec<u32> {
+        self.lens.iter().flat_map(|&len| 0..len as u32).collect()
+    }
+
+    /// Index into `[rows · cols]` of each token.
+    pub fn cells(&self) -> Vec<usize> {
+        let row = |(row, &len): (usize, &usize)| row * self.cols..row * self.cols + len;
+        self.lens.iter().enumerate().flat_map(row).collect()
     }
 
     /// Query heads per key head.
@@ -94,8 +128,8 @@ impl Attention {
 /// Scores of this many bytes at most exist at once; batches whose scores are larger are done in parts.
 const SCORES_BYTES: usize = 32 << 20;
 
-/// Causal attention with rotary embedding: `q` is `[rows · cols, heads · d]`, `k` and `v` are
-/// `[rows · cols, kv_heads · d]`; the result has the shape of `q`. Query heads that share a key head are
+/// Causal attention with rotary embedding: `q` is `[tokens, heads · d]`, `k` and `v` are
+/// `[tokens, kv_heads · d]`; the result has the shape of `q`. Query heads that share a key head are
 /// laid out one below the other, so that keys and values are never repeated.
 pub fn forward<B: HydraBackend>(
     q: Tensor<B, 2>,
@@ -163,28 +197,21 @@ impl Attention {
     /// The batch in parts of whole rows, each with its range of tokens.
     fn parts(&self) -> impl Iterator<Item = (Self, Range<usize>)> {
         let per_row = 4 * self.heads * self.cols * self.cols;
-        let step = (SCORES_BYTES / per_row.max(1)).clamp(1, self.rows.max(1));
-        (0..self.rows).step_by(step).map(move |first| {
-            let last = (first + step).min(self.rows);
-            let tokens = first * self.cols..last * self.cols;
+        let step = (SCORES_BYTES / per_row.max(1)).clamp(1, self.rows().max(1));
+        (0..self.rows()).step_by(step).map(move |first| {
+            let last = (first + step).min(self.rows());
             let part = Self {
-                rows: last - first,
-                positions: self.positions[tokens.clone()].to_vec(),
-                starts: self.starts[first..last].to_vec(),
+                lens: self.lens[first..last].to_vec(),
+                firsts: Vec::new(),
                 rope: self.rope.clone(),
                 ..*self
             };
-            (part, tokens)
+            (part.measured(), self.firsts[first]..self.firsts[last])
         })
     }
 
     /// `[rows, heads, cols, d]` to `[rows, kv_heads, group · cols, d]`.
     fn stacked<B: HydraBackend>(&self, x: Tensor<B, 4>) -> Tensor<B, 4> {
-        x.reshape([self.rows, self.kv_heads, self.group() * self.cols, self.head_dim])
-    }
-
-    /// The keys that a query of a row may see. A pad sees itself, so that no query is without keys.
-    pub fn visible(&self, row: usize, query: usize) -> Range<usize> {
-        self.starts[row].min(query)..query + 1
+        x.reshape([self.rows(), self.kv_heads, self.group() * self.cols, self.head_dim])
     }
 }

@@ -30,8 +30,8 @@ pub trait HydraBackend: Backend {
         plain::silu_mul(gate, up)
     }
 
-    /// Causal grouped-query attention with rotary embedding: `q` is `[rows · cols, heads · d]`, `k` and `v`
-    /// are `[rows · cols, kv_heads · d]`, the result is shaped as `q`.
+    /// Causal grouped-query attention with rotary embedding: `q` is `[tokens, heads · d]`, `k` and `v`
+    /// are `[tokens, kv_heads · d]`, the result is shaped as `q`.
     fn causal_attention(
         q: Tensor<Self, 2>,
         k: Tensor<Self, 2>,
@@ -78,7 +78,8 @@ pub trait HydraBackend: Backend {
         plain::rotate(x, positions, rope)
     }
 
-    /// `[rows · cols, heads · d]`, rotated if there is a table, to `[rows, heads, cols, d]`.
+    /// `[tokens, heads · d]`, rotated if there is a table, to `[rows, heads, cols, d]`; zero beyond the end of
+    /// a row.
     fn split_heads(x: Tensor<Self, 2>, at: &Attention, rope: Option<&Rope>) -> Tensor<Self, 4> {
         plain::split_heads(x, at, rope)
     }
@@ -88,8 +89,8 @@ pub trait HydraBackend: Backend {
         plain::merge_heads(x, at, rope)
     }
 
-    /// Softmax of `scores / √d` over the keys that each query may see, 0 for the others. The shape is
-    /// `[rows, kv_heads, group · cols, cols]`.
+    /// Softmax of `scores / √d` over the keys up to each query's own, 0 for the others. The shape is
+    /// `[rows, kv_heads, group · cols, cols]`; what queries beyond the end of a row get is of no consequence.
     fn causal_softmax(scores: Tensor<Self, 4>, at: &Attention) -> Tensor<Self, 4> {
         plain::causal_softmax(scores, at)
     }
@@ -99,8 +100,14 @@ pub trait HydraBackend: Backend {
         plain::softmax_backward(weights, grad)
     }
 
-    /// Attention of one rotated query per row, `[rows, heads · d]`, over the first `at.len` tokens of
-    /// `keys` and `values`, `[rows, capacity, kv_heads · d]`.
+    /// Writes rows of `new`, `[n, kv_heads · d]`, to cells of a cache `[rows, capacity, kv_heads · d]` seen as
+    /// `[rows · capacity, …]`. Each cell is written once and is zero until then.
+    fn write_cache(cache: Tensor<Self, 3>, cells: &[usize], new: Tensor<Self, 2>) -> Tensor<Self, 3> {
+        plain::write_cache(cache, cells, new)
+    }
+
+    /// Attention of one rotated query per row, `[rows, heads · d]`, over the row's first `at.lens[row]` tokens
+    /// of `keys` and `values`, `[rows, capacity, kv_heads · d]`.
     fn attend_cache(
         q: Tensor<Self, 2>,
         keys: Tensor<Self, 3>,

@@ -2,8 +2,8 @@
 
 /// A rectangle of token ids; in each row the real tokens are one contiguous run.
 ///
-/// Pad on the right to score, on the left to generate. Everything that depends on padding (positions,
-/// what attention may see) follows from where the runs are.
+/// Pads may be on the right or on the left. Everything that depends on padding (positions, what attention
+/// may see) follows from where the runs are, never from the value of an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenBatch {
     ids: Vec<u32>,
@@ -94,6 +94,15 @@ impl TokenBatch {
         }
         positions
     }
+
+    /// Indices into `[rows · cols]` of the real tokens, row after row.
+    pub(crate) fn cells(&self) -> Vec<usize> {
+        let span = |(row, &(start, len)): (usize, &(usize, usize))| {
+            let first = row * self.cols + start;
+            first..first + len
+        };
+        self.spans.iter().enumerate().flat_map(span).collect()
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +121,7 @@ mod tests {
         assert_eq!(left.mask(), [true, true, true, false, false, true]);
         assert_eq!(left.positions(), [0, 1, 2, 0, 0, 0]);
         assert_eq!((left.flat(1, 0), right.flat(1, 0)), (5, 3));
+        assert_eq!(left.cells(), [0, 1, 2, 5]);
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Keys and values of the tokens already read.
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 
 use crate::backend::HydraBackend;
 use crate::config::LlamaConfig;
+use crate::plain;
 
 /// The part of a cache's shape that attention over it needs.
 #[derive(Debug, Clone)]
 pub struct CacheShape {
-    /// Tokens in the cache, pads on the left included; the same for all rows.
-    pub len: usize,
-    /// First real token of each row.
-    pub starts: Vec<usize>,
+    /// Tokens of each row; they begin in column 0.
+    pub lens: Vec<usize>,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -25,6 +24,7 @@ pub struct CacheShape {
 pub struct Cache<B: HydraBackend> {
     pub layers: Vec<Layer<B>>,
     pub shape: CacheShape,
+    capacity: usize,
 }
 
 /// One layer's keys and values. The tensors are moved out and back so that writing happens in place.
@@ -35,37 +35,41 @@ pub struct Layer<B: HydraBackend> {
 }
 
 impl<B: HydraBackend> Cache<B> {
-    /// An empty cache for rows that begin at `starts`.
-    pub fn new(config: &LlamaConfig, starts: Vec<usize>, capacity: usize, device: &B::Device) -> Self {
+    /// A cache for rows of at most `capacity` tokens, none of them written yet.
+    pub fn new(config: &LlamaConfig, rows: usize, capacity: usize, device: &B::Device) -> Self {
         let shape = CacheShape {
-            len: 0,
-            starts,
+            lens: vec![0; rows],
             heads: config.num_attention_heads,
             kv_heads: config.num_key_value_heads,
             head_dim: config.head_dim,
         };
-        let dims = [shape.starts.len(), capacity, shape.kv_heads * shape.head_dim];
+        let dims = [rows, capacity, shape.kv_heads * shape.head_dim];
         let layer =
             |_| Layer { keys: Some(Tensor::zeros(dims, device)), values: Some(Tensor::zeros(dims, device)) };
-        Self { layers: (0..config.num_hidden_layers).map(layer).collect(), shape }
+        let layers = (0..config.num_hidden_layers).map(layer).collect();
+        Self { layers, shape, capacity }
     }
 
-    /// Position of the next token in each row.
-    pub fn next_positions(&self) -> Vec<u32> {
-        self.shape.starts.iter().map(|start| (self.shape.len - start) as u32).collect()
+    /// Makes room for `lens[row]` more tokens in each row; the cells for them, row after row.
+    pub fn extend(&mut self, lens: &[usize]) -> Vec<usize> {
+        let mut cells = Vec::with_capacity(lens.iter().sum());
+        for (row, (len, more)) in self.shape.lens.iter_mut().zip(lens).enumerate() {
+            let first = row * self.capacity + *len;
+            cells.extend(first..first + more);
+            *len += more;
+        }
+        cells
     }
 
     /// Drops all rows but those listed, in the order given.
     pub fn keep(&mut self, rows: &[usize]) {
         for layer in &mut self.layers {
             layer.update(|keys, values| {
-                let index: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
-                let index =
-                    Tensor::<B, 1, Int>::from_data(TensorData::new(index, [rows.len()]), &keys.device());
+                let index = plain::indices::<B>(rows.iter().copied(), &keys.device());
                 (keys.select(0, index.clone()), values.select(0, index))
             });
         }
-        self.shape.starts = rows.iter().map(|&row| self.shape.starts[row]).collect();
+        self.shape.lens = rows.iter().map(|&row| self.shape.lens[row]).collect();
     }
 }
 
@@ -77,23 +81,15 @@ impl<B: HydraBackend> Layer<B> {
         }
     }
 
-    /// Writes the keys and values, `[rows · tokens, kv_heads · d]`, of `tokens` more tokens per row at
-    /// column `at`.
-    pub fn write(&mut self, at: usize, new_keys: Tensor<B, 2>, new_values: Tensor<B, 2>) {
+    /// Writes keys and values, `[n, kv_heads · d]`, to the cells that [`Cache::extend`] gave.
+    pub fn write(&mut self, cells: &[usize], new_keys: Tensor<B, 2>, new_values: Tensor<B, 2>) {
         self.update(|keys, values| {
-            let [rows, _, width] = keys.dims();
-            let tokens = new_keys.dims()[0] / rows;
-            let place = [0..rows, at..at + tokens, 0..width];
-            let shape = [rows, tokens, width];
-            (
-                keys.slice_assign(place.clone(), new_keys.reshape(shape)),
-                values.slice_assign(place, new_values.reshape(shape)),
-            )
+            (B::write_cache(keys, cells, new_keys), B::write_cache(values, cells, new_values))
         });
     }
 
-    /// The attention of one new query per row over the first `shape.len` tokens.
-    pub fn attend(&mut self, q: Tensor<B, 2>, shape: &CacheShape) -> Tensor<B, 2> {
+    /// The attention of one new query per row over the row's tokens.
+    pub fn attend(&self, q: Tensor<B, 2>, shape: &CacheShape) -> Tensor<B, 2> {
         match (&self.keys, &self.values) {
             (Some(keys), Some(values)) => B::attend_cache(q, keys.clone(), values.clone(), shape),
             // `update` always puts the tensors back.

@@ -4,7 +4,6 @@ use burn::tensor::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
 use crate::backend::HydraBackend;
-use crate::batch::TokenBatch;
 use crate::cache::Cache;
 use crate::llama::Llama;
 use crate::lora::Lora;
@@ -38,12 +37,11 @@ pub fn generate<B: HydraBackend>(
     if prompts.is_empty() || sampling.max_new_tokens == 0 {
         return completions;
     }
-    let batch = TokenBatch::left_padded(prompts, sampling.pad_id);
-    let capacity = batch.cols() + sampling.max_new_tokens;
+    let longest = prompts.iter().map(|prompt| prompt.len()).max().unwrap_or(0);
+    let capacity = longest + sampling.max_new_tokens;
     let rope = model.rope(capacity);
-    let starts = (0..batch.rows()).map(|row| batch.start(row)).collect();
-    let mut cache = Cache::new(model.config(), starts, capacity, &model.device());
-    let mut hidden = model.prefill(&batch, adapter, &mut cache);
+    let mut cache = Cache::new(model.config(), prompts.len(), capacity, &model.device());
+    let mut hidden = model.prefill(prompts, adapter, &mut cache, &rope);
     // The prompt that each row of the cache belongs to.
     let mut active: Vec<usize> = (0..prompts.len()).collect();
     loop {

@@ -56,6 +56,11 @@ impl<B: HydraBackend> Hydra<B> {
         self.decoder.hidden(batch, self.adapter(role))
     }
 
+    /// Hidden states `[n, hidden]` of a role at the tokens `flat` ([`TokenBatch::flat`]) only.
+    pub fn hidden_at(&self, role: Role, batch: &TokenBatch, flat: &[usize]) -> Tensor<B, 2> {
+        self.decoder.hidden_at(batch, self.adapter(role), flat)
+    }
+
     /// The scalar head of a role, `[n, hidden]` to `[n]`; `None` for those that predict tokens.
     pub fn head(&self, role: Role) -> Option<&Head<B>> {
         match role {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 
 use crate::attention::{Attention, Rope};
 use crate::backend::HydraBackend;
@@ -14,7 +14,7 @@ use crate::error::ModelError;
 use crate::heads::Head;
 use crate::lora::{Lora, LoraLayer, Projection};
 use crate::params::Parameters;
-use crate::{init, weights};
+use crate::{init, plain, weights};
 
 /// A decoder: token embedding, blocks, final norm, and a language-model head (tied to the embedding or its
 /// own). Layers and names are those of `transformers`' `LlamaForCausalLM`.
@@ -146,18 +146,57 @@ impl<B: HydraBackend> Llama<B> {
         self.embed.device()
     }
 
-    /// Hidden states `[rows, cols, hidden]` after the final norm. Those of pads are finite and mean nothing.
+    /// Hidden states `[rows, cols, hidden]` after the final norm; those of pads are 0.
     ///
     /// # Panics
     /// When an id is outside the vocabulary, or a row is longer than `max_position_embeddings`.
     pub fn hidden(&self, batch: &TokenBatch, adapter: Option<&Lora<B>>) -> Tensor<B, 3> {
-        let at = Arc::new(Attention::new(&self.config, self.rope(batch.cols()), batch));
-        let mut x = self.embed(batch.ids());
+        let [rows, cols, width] = [batch.rows(), batch.cols(), self.config.hidden_size];
+        let cells = batch.cells();
+        if cells.is_empty() {
+            return Tensor::zeros([rows, cols, width], &self.device());
+        }
+        let hidden = self.normed(self.packed(batch, adapter));
+        plain::spread(hidden, cells, rows * cols).reshape([rows, cols, width])
+    }
+
+    /// Hidden states `[n, hidden]` after the final norm of the tokens at `flat` ([`TokenBatch::flat`]); the
+    /// same numbers as [`hidden`](Self::hidden) with less work.
+    ///
+    /// # Panics
+    /// As `hidden`, and when `flat` names a pad.
+    pub fn hidden_at(&self, batch: &TokenBatch, adapter: Option<&Lora<B>>, flat: &[usize]) -> Tensor<B, 2> {
+        let cells = batch.cells();
+        if flat.is_empty() {
+            return Tensor::zeros([0, self.config.hidden_size], &self.device());
+        }
+        let packed = |index: &usize| match cells.binary_search(index) {
+            Ok(packed) => packed,
+            Err(_) => panic!("there is no token at {index} of the batch"),
+        };
+        let index = plain::indices::<B>(flat.iter().map(packed), &self.device());
+        self.normed(self.packed(batch, adapter).select(0, index))
+    }
+
+    /// What the blocks make of the real tokens, `[tokens, hidden]`, before the final norm.
+    fn packed(&self, batch: &TokenBatch, adapter: Option<&Lora<B>>) -> Tensor<B, 2> {
+        let (lens, ids) = self.tokens(batch);
+        let at = Arc::new(Attention::new(&self.config, self.rope(batch.cols()), lens));
+        let mut x = self.embed(&ids);
         for block in self.adapted(adapter) {
             x = block.forward(x, self.config.rms_norm_eps, |q, k, v| B::causal_attention(q, k, v, &at));
         }
-        let hidden = B::rms_norm(x, self.norm.clone(), self.config.rms_norm_eps);
-        hidden.reshape([batch.rows(), batch.cols(), self.config.hidden_size])
+        x
+    }
+
+    /// Lengths of the rows and their tokens, one row after the other.
+    fn tokens(&self, batch: &TokenBatch) -> (Vec<usize>, Vec<u32>) {
+        let lens = (0..batch.rows()).map(|row| batch.len(row)).collect();
+        (lens, batch.cells().into_iter().map(|cell| batch.ids()[cell]).collect())
+    }
+
+    fn normed(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+        B::rms_norm(x, self.norm.clone(), self.config.rms_norm_eps)
     }
 
     /// Logits `[n, vocab]` of hidden states `[n, hidden]`.
@@ -184,27 +223,27 @@ impl<B: HydraBackend> Llama<B> {
         }
     }
 
-    /// Reads the prompts into an empty cache; hidden states `[rows, hidden]` of the last column.
+    /// Reads the prompts into an empty cache; hidden states `[rows, hidden]` of their last tokens.
     pub(crate) fn prefill(
         &self,
-        batch: &TokenBatch,
+        prompts: &[&[u32]],
         adapter: Option<&Lora<B>>,
         cache: &mut Cache<B>,
+        rope: &Arc<Rope>,
     ) -> Tensor<B, 2> {
-        let rope = self.rope(batch.cols());
-        let at = Arc::new(Attention::new(&self.config, rope.clone(), batch));
-        let mut x = self.embed(batch.ids());
+        let lens: Vec<usize> = prompts.iter().map(|prompt| prompt.len()).collect();
+        let cells = cache.extend(&lens);
+        let at = Arc::new(Attention::new(&self.config, rope.clone(), lens));
+        let positions = at.positions();
+        let mut x = self.embed(&prompts.concat());
         for (block, layer) in self.adapted(adapter).zip(&mut cache.layers) {
             x = block.forward(x, self.config.rms_norm_eps, |q, k, v| {
-                layer.write(0, B::rotate(k.clone(), &at.positions, &rope), v.clone());
+                layer.write(&cells, B::rotate(k.clone(), &positions, rope), v.clone());
                 B::causal_attention(q, k, v, &at)
             });
         }
-        cache.shape.len = batch.cols();
-        let last: Vec<i32> = (1..=batch.rows()).map(|row| (row * batch.cols()) as i32 - 1).collect();
-        let last = TensorData::new(last, [batch.rows()]);
-        let x = x.select(0, Tensor::<B, 1, Int>::from_data(last, &self.device()));
-        B::rms_norm(x, self.norm.clone(), self.config.rms_norm_eps)
+        let last = at.firsts[1..].iter().map(|next| next - 1);
+        self.normed(x.select(0, plain::indices::<B>(last, &self.device())))
     }
 
     /// Reads one more token per row; its hidden states `[rows, hidden]`.
@@ -215,18 +254,17 @@ impl<B: HydraBackend> Llama<B> {
         cache: &mut Cache<B>,
         rope: &Rope,
     ) -> Tensor<B, 2> {
-        let positions = cache.next_positions();
-        let column = cache.shape.len;
-        cache.shape.len += 1;
-        let Cache { layers, shape } = cache;
+        let positions: Vec<u32> = cache.shape.lens.iter().map(|&len| len as u32).collect();
+        let cells = cache.extend(&vec![1; ids.len()]);
+        let Cache { layers, shape, .. } = cache;
         let mut x = self.embed(ids);
         for (block, layer) in self.adapted(adapter).zip(layers) {
             x = block.forward(x, self.config.rms_norm_eps, |q, k, v| {
-                layer.write(column, B::rotate(k, &positions, rope), v);
+                layer.write(&cells, B::rotate(k, &positions, rope), v);
                 layer.attend(B::rotate(q, &positions, rope), shape)
             });
         }
-        B::rms_norm(x, self.norm.clone(), self.config.rms_norm_eps)
+        self.normed(x)
     }
 
     /// Rotary tables for `positions` positions.
@@ -241,10 +279,8 @@ impl<B: HydraBackend> Llama<B> {
         if let Some(id) = ids.iter().find(|&&id| id as usize >= vocabulary) {
             panic!("token id {id} is outside the model's vocabulary of {vocabulary}");
         }
-        let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
-        let count = ids.len();
-        let ids = Tensor::<B, 1, Int>::from_data(TensorData::new(ids, [count]), &self.device());
-        self.embed.clone().select(0, ids)
+        let index = plain::indices::<B>(ids.iter().map(|&id| id as usize), &self.device());
+        self.embed.clone().select(0, index)
     }
 
     fn adapted<'a>(&'a self, adapter: Option<&'a Lora<B>>) -> impl Iterator<Item = Adapted<'a, B>> {

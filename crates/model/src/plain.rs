@@ -3,7 +3,7 @@
 
 use burn::tensor::activation::{sigmoid, softmax};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData};
 
 use crate::attention::{Attention, Rope};
 use crate::cache::CacheShape;
@@ -68,39 +68,55 @@ pub fn rotate<B: Backend>(x: Tensor<B, 2>, positions: &[u32], rope: &Rope) -> Te
     Tensor::cat(rotated, 2).reshape([n, width])
 }
 
+/// An index tensor.
+pub fn indices<B: Backend>(values: impl IntoIterator<Item = usize>, device: &B::Device) -> Tensor<B, 1, Int> {
+    let values: Vec<i32> = values.into_iter().map(|index| index as i32).collect();
+    let count = values.len();
+    Tensor::from_data(TensorData::new(values, [count]), device)
+}
+
+/// Rows of `x` put at `cells` of `total` rows; the others are zero.
+pub fn spread<B: Backend>(x: Tensor<B, 2>, cells: Vec<usize>, total: usize) -> Tensor<B, 2> {
+    let (width, device) = (x.dims()[1], x.device());
+    if cells.len() == total {
+        return x;
+    }
+    let zeros = Tensor::zeros([total, width], &device);
+    zeros.select_assign(0, indices::<B>(cells, &device), x, IndexingUpdateOp::Add)
+}
+
 pub fn split_heads<B: Backend>(x: Tensor<B, 2>, at: &Attention, rope: Option<&Rope>) -> Tensor<B, 4> {
-    let width = x.dims()[1];
+    let (rows, width) = (at.rows(), x.dims()[1]);
     let x = match rope {
-        Some(rope) => rotate(x, &at.positions, rope),
+        Some(rope) => rotate(x, &at.positions(), rope),
         None => x,
     };
-    x.reshape([at.rows, at.cols, width / at.head_dim, at.head_dim]).swap_dims(1, 2)
+    spread(x, at.cells(), rows * at.cols)
+        .reshape([rows, at.cols, width / at.head_dim, at.head_dim])
+        .swap_dims(1, 2)
 }
 
 pub fn merge_heads<B: Backend>(x: Tensor<B, 4>, at: &Attention, rope: Option<&Rope>) -> Tensor<B, 2> {
-    let tokens = at.rows * at.cols;
-    let width = x.dims().iter().product::<usize>() / tokens;
-    let heads = x.reshape([at.rows, width / at.head_dim, at.cols, at.head_dim]);
-    let x = heads.swap_dims(1, 2).reshape([tokens, width]);
+    let cells = at.rows() * at.cols;
+    let width = x.dims().iter().product::<usize>() / cells.max(1);
+    let heads = x.reshape([at.rows(), width / at.head_dim, at.cols, at.head_dim]);
+    let mut x = heads.swap_dims(1, 2).reshape([cells, width]);
+    if at.tokens() < cells {
+        let index = indices::<B>(at.cells(), &x.device());
+        x = x.select(0, index);
+    }
     match rope {
-        Some(rope) => rotate(x, &at.positions, rope),
+        Some(rope) => rotate(x, &at.positions(), rope),
         None => x,
     }
 }
 
 pub fn causal_softmax<B: Backend>(scores: Tensor<B, 4>, at: &Attention) -> Tensor<B, 4> {
     let (dims, cols) = (scores.dims(), at.cols);
-    let rows = if at.starts.iter().all(|&start| start == 0) { 1 } else { at.rows };
-    let mut hidden = vec![true; rows * cols * cols];
-    for row in 0..rows {
-        for query in 0..cols {
-            let keys = &mut hidden[(row * cols + query) * cols..][..cols];
-            keys[at.visible(row, query)].fill(false);
-        }
-    }
-    let hidden = TensorData::new(hidden, [rows, 1, cols, cols]);
+    let hidden = (0..cols).flat_map(|query| (0..cols).map(move |key| key > query));
+    let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, cols, cols]);
     let hidden = Tensor::<B, 4, Bool>::from_data(hidden, &scores.device());
-    let scores = (scores * at.scale()).reshape([at.rows, at.heads, cols, cols]);
+    let scores = (scores * at.scale()).reshape([at.rows(), at.heads, cols, cols]);
     softmax(scores.mask_fill(hidden, f32::MIN), 3).reshape(dims)
 }
 
@@ -109,31 +125,37 @@ pub fn softmax_backward<B: Backend>(weights: Tensor<B, 4>, grad: Tensor<B, 4>) -
     weights * (grad - inner)
 }
 
+pub fn write_cache<B: Backend>(cache: Tensor<B, 3>, cells: &[usize], new: Tensor<B, 2>) -> Tensor<B, 3> {
+    let [rows, capacity, width] = cache.dims();
+    let index = indices::<B>(cells.iter().copied(), &cache.device());
+    // Each cell is written once, and is zero until then.
+    cache
+        .reshape([rows * capacity, width])
+        .select_assign(0, index, new, IndexingUpdateOp::Add)
+        .reshape([rows, capacity, width])
+}
+
 pub fn attend_cache<B: Backend>(
     q: Tensor<B, 2>,
     keys: Tensor<B, 3>,
     values: Tensor<B, 3>,
     at: &CacheShape,
 ) -> Tensor<B, 2> {
-    let &CacheShape { len, heads, kv_heads, head_dim, .. } = at;
-    let (rows, group) = (at.starts.len(), heads / kv_heads);
+    let &CacheShape { heads, kv_heads, head_dim, .. } = at;
+    let (rows, group) = (at.lens.len(), heads / kv_heads);
+    let len = at.lens.iter().copied().max().unwrap_or(0);
     let view = |x: Tensor<B, 3>| x.narrow(1, 0, len).reshape([rows, len, kv_heads, head_dim]).swap_dims(1, 2);
-    let device = q.device();
+    let hidden = at.lens.iter().flat_map(|&seen| (0..len).map(move |key| key >= seen));
+    let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [rows, 1, 1, len]);
+    let hidden = Tensor::<B, 4, Bool>::from_data(hidden, &q.device());
     let q = q.reshape([rows, kv_heads, group, head_dim]) * (head_dim as f64).powf(-0.5);
-    let mut scores = q.matmul(view(keys).transpose());
-    if at.starts.iter().any(|&start| start > 0) {
-        let hidden = at.starts.iter().flat_map(|&start| (0..len).map(move |key| key < start));
-        let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [rows, 1, 1, len]);
-        let hidden = Tensor::<B, 4, Bool>::from_data(hidden, &device);
-        scores = scores.mask_fill(hidden, f32::MIN);
-    }
+    let scores = q.matmul(view(keys).transpose()).mask_fill(hidden, f32::MIN);
     softmax(scores, 3).matmul(view(values)).reshape([rows, heads * head_dim])
 }
 
 /// `[n, 1]` of target ids.
 fn index<B: Backend>(targets: &[u32], device: &B::Device) -> Tensor<B, 2, Int> {
-    let ids: Vec<i32> = targets.iter().map(|&id| id as i32).collect();
-    Tensor::from_data(TensorData::new(ids, [targets.len(), 1]), device)
+    indices::<B>(targets.iter().map(|&id| id as usize), device).reshape([targets.len(), 1])
 }
 
 pub fn pick_logprobs<B: Backend>(logits: Tensor<B, 2>, targets: &[u32]) -> Tensor<B, 1> {
@@ -151,5 +173,5 @@ pub fn pick_logprobs_backward<B: Backend>(
     let index = index::<B>(targets, &logits.device());
     let grad = grad.reshape([targets.len(), 1]);
     let probabilities = softmax(logits, 1) * -grad.clone();
-    probabilities.scatter(1, index, grad, burn::tensor::IndexingUpdateOp::Add)
+    probabilities.scatter(1, index, grad, IndexingUpdateOp::Add)
 }

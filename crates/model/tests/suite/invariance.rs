@@ -32,6 +32,14 @@ proptest! {
                 let expected = row(&decoder.hidden(&alone, Some(&adapter)), &alone, 0);
                 assert_close(&row(&hidden, &batch, index), &expected, 1e-5, "hidden");
             }
+            let last: Vec<usize> =
+                (0..rows.len()).map(|row| batch.flat(row, batch.len(row) - 1)).collect();
+            let picked = floats(decoder.hidden_at(&batch, Some(&adapter), &last));
+            for (index, at) in last.iter().enumerate() {
+                let all = hidden.clone().reshape([batch.rows() * batch.cols(), 16]);
+                let expected = floats(all.narrow(0, *at, 1));
+                assert_close(&picked[index * 16..][..16], &expected, 1e-6, "hidden_at");
+            }
         }
     }
 }
