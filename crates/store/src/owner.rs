@@ -94,7 +94,9 @@ pub(crate) fn sweep(owners: &Path) {
 pub(crate) fn liveness(owner: &Owner, owners: &Path) -> Liveness {
     let same_boot = owner.boot == process::boot_id() && !owner.boot.is_empty();
     if same_boot && owner.pid_ns == process::pid_namespace() {
-        let alive = process::start_time(owner.pid).is_some_and(|s| s as i64 == owner.started);
+        // A store of this very process that was closed without giving its leases back.
+        let closed = owner.pid == std::process::id() as i32 && !owners.join(&owner.owner).exists();
+        let alive = !closed && process::start_time(owner.pid).is_some_and(|s| s as i64 == owner.started);
         return if alive { Liveness::Alive } else { Liveness::Dead };
     }
     if same_boot {

@@ -194,9 +194,8 @@ async fn e12_a_changed_stage_runs_again_in_a_new_run_and_resume_keeps_the_old_pl
 async fn e48_an_input_that_changes_during_the_stage_spoils_it() {
     let project = Project::new(&[("a", &[], steps(1))]);
     fs::write(project.root.join("data.txt"), "before").unwrap();
-    let mut plan = project.plan();
-    plan.stages[0].parts.insert("file.data.txt".into(), blake3::hash(b"before").to_hex().to_string());
-    fs::write(project.root.join("plan.json"), serde_json::to_vec(&plan).unwrap()).unwrap();
+    let hash = blake3::hash(b"before").to_hex().to_string();
+    project.change_plan(|plan| drop(plan.stages[0].parts.insert("file.data.txt".into(), hash.clone())));
     let data = project.root.join("data.txt");
     let outcome = project.run_with(&[], |update, _| {
         if matches!(update, Update::StageStarted { .. }) {
@@ -218,6 +217,61 @@ async fn a_program_that_is_not_there_is_an_executor_error() {
     let outcome = engine.run(&project.plan(), "p.toml", &Default::default(), updates).await.unwrap();
     assert_eq!((states(&outcome), outcome.exit_code()), (vec![Failed], 5));
     project.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn e4_e43_when_a_transition_cannot_be_written_nothing_further_starts_and_nothing_is_lost() {
+    let project = Project::new(&[("a", &[], steps(2)), ("b", &["a"], steps(1))]);
+    project.store().await.close().await;
+    let mut raw = crate::kit::raw(&project.state()).await;
+    let refuse = "CREATE TRIGGER full BEFORE INSERT ON artifacts BEGIN SELECT RAISE(ABORT, 'disk full'); END";
+    sqlx::query(refuse).execute(&mut raw).await.unwrap();
+    let error = project.run_with(&[], |_, _| ()).await.unwrap_err();
+    assert_eq!(error.exit_code(), 6, "{error}");
+    assert!(error.to_string().contains("disk full"), "{error}");
+    assert_eq!(project.total(), 2, "what depends on it did not start");
+    let store = project.store().await;
+    assert_eq!(store.runs(1).await.unwrap()[0].state, store::record::RunState::Interrupted);
+    drop(store);
+
+    sqlx::query("DROP TRIGGER full").execute(&mut raw).await.unwrap();
+    assert_eq!(states(&project.resume(&Resume::default()).await), [Succeeded; 2]);
+    assert_eq!(project.total(), 3, "the finished result was taken, not made again");
+    project.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn a_stage_that_may_fail_once_is_tried_again() {
+    let flaky = Script { fail: Some(FailureClass::User), fail_once: true, ..steps(2) };
+    let project = Project::new(&[("a", &[], flaky)]);
+    project.change_plan(|plan| plan.stages[0].max_retries = 1);
+    assert_eq!(states(&project.run().await), [Succeeded]);
+    assert_eq!(
+        attempts(&project).await.iter().map(|a| a.0).collect::<Vec<_>>(),
+        [AttemptState::Failed, AttemptState::Succeeded]
+    );
+    assert_eq!(project.total(), 2, "from its checkpoint");
+}
+
+#[tokio::test]
+async fn independent_stages_run_side_by_side_where_allowed() {
+    let slow = Script { steps: 4, sleep_ms: 50, ..Script::default() };
+    for parallel in [1, 2] {
+        let project =
+            Project::new(&[("a", &[], slow.clone()), ("b", &[], slow.clone()), ("c", &["a", "b"], steps(1))]);
+        project.change_plan(|plan| plan.executor.max_parallel = parallel);
+        let (mut running, mut most) = (0, 0);
+        let outcome = project.run_with(&[], |update, _| {
+            match update {
+                Update::StageStarted { .. } => running += 1,
+                Update::StageEnded(_) => running -= 1,
+                _ => {}
+            }
+            most = most.max(running);
+        });
+        assert_eq!(states(&outcome.await.unwrap()), [Succeeded; 3]);
+        assert_eq!(most, parallel);
+    }
 }
 
 /// State and message of every attempt of the newest run.

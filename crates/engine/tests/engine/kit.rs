@@ -81,6 +81,12 @@ impl Project {
         std::fs::write(self.root.join("plan.json"), serde_json::to_vec(&plan).unwrap()).unwrap();
     }
 
+    pub fn change_plan(&self, change: impl Fn(&mut Plan)) {
+        let mut plan = self.plan();
+        change(&mut plan);
+        std::fs::write(self.root.join("plan.json"), serde_json::to_vec(&plan).unwrap()).unwrap();
+    }
+
     pub fn plan(&self) -> Plan {
         serde_json::from_slice(&std::fs::read(self.root.join("plan.json")).unwrap()).unwrap()
     }
