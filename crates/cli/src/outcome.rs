@@ -24,7 +24,8 @@ pub async fn print(
     let rows = outcome.stages.iter().map(|stage| row(stage, of(&stage.stage), printer));
     printer.line("");
     printer.table(&["stage", "state", "time", "memory", "result"], &[2, 3], rows.collect());
-    for (_, artifact) in artifacts.iter().filter(|(_, artifact)| artifact.kind == "report") {
+    let done = |name: &str| outcome.stages.iter().any(|stage| stage.stage == name && stage.state.is_done());
+    for (_, artifact) in artifacts.iter().filter(|(name, artifact)| artifact.kind == "report" && done(name)) {
         report(&store.layout().resolve(&artifact.path), printer);
     }
     Ok(())
@@ -100,16 +101,14 @@ fn headline(kind: &str, summary: &Value) -> String {
             (!scores.is_empty()).then(|| format!("ROUGE-L: {scores}"))
         }
         "judge" => judged(summary),
-        "ppo" => {
-            let part = |label: &str, keys: [&str; 2]| {
-                keys.iter().find_map(|key| at(key)).map(|value| format!("{label} {}", format::number(value)))
-            };
-            let parts = [part("reward", ["/reward_last", "/reward"]), part("KL", ["/kl_last", "/kl"])];
-            let parts: Vec<_> = parts.into_iter().flatten().collect();
-            (!parts.is_empty()).then(|| parts.join(", "))
-        }
-        "prepare" => at("/kept").map(|kept| format!("{kept} kept")),
-        _ => trained(summary),
+        "ppo" => at("/reward_last").map(|last| {
+            let first = at("/reward_first").map(|first| format!("{} → ", format::number(first)));
+            let kl = at("/kl_last").map(|kl| format!(", KL {}", format::number(kl)));
+            format!("reward {}{}{}", first.unwrap_or_default(), format::number(last), kl.unwrap_or_default())
+        }),
+        "prepare" => at("/pairs_kept").map(|pairs| format!("{pairs} pairs")),
+        "pretrain" | "sft" | "reward" | "hydra-sft" => trained(summary),
+        _ => None,
     };
     words.unwrap_or_default()
 }
@@ -122,11 +121,14 @@ fn judged(summary: &Value) -> Option<String> {
     Some(format!("{model} wins {:.1} % ({:.1}–{:.1})", number("mean")?, number("low")?, number("high")?))
 }
 
-/// Perplexity or loss of a trainer, on held-out data where there is some.
+/// How a trained model does on held-out data.
 fn trained(summary: &Value) -> Option<String> {
-    let names = ["eval_perplexity", "perplexity", "eval_accuracy", "eval_loss", "train_loss", "loss"];
-    let (name, value) = names.iter().find_map(|name| Some((name, summary.get(*name)?.as_f64()?)))?;
-    Some(format!("{} {}", name.replace('_', " "), format::number(value)))
+    let at = |pointer: &str| summary.pointer(pointer).and_then(Value::as_f64);
+    let perplexity =
+        at("/held_out/perplexity_after").map(|value| format!("perplexity {}", format::number(value)));
+    let accuracy = at("/held_out_accuracy").map(|share| format!("reward accuracy {:.1} %", 100.0 * share));
+    let parts: Vec<_> = [perplexity, accuracy].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -141,8 +143,10 @@ mod tests {
         assert_eq!(headline("reward-eval", &json!({ "accuracy": 0.781 })), "accuracy 78.1 %");
         let answers = json!({ "models": { "ppo": { "correct_share": { "mean": 0.5 } }, "sft": { "correct_share": null } } });
         assert_eq!(headline("generate", &answers), "correct: ppo 50.0 %");
-        assert_eq!(headline("ppo", &json!({ "reward": 1.25, "kl": 3.0 })), "reward 1.25, KL 3");
-        assert_eq!(headline("sft", &json!({ "eval_loss": 1.5 })), "eval loss 1.5");
+        let ppo = json!({ "reward_first": -0.5, "reward_last": 1.25, "kl_last": 3.0 });
+        assert_eq!(headline("ppo", &ppo), "reward -0.5 → 1.25, KL 3");
+        let sft = json!({ "held_out": { "perplexity_after": 4.25 }, "held_out_accuracy": 0.8 });
+        assert_eq!(headline("hydra-sft", &sft), "perplexity 4.25, reward accuracy 80.0 %");
         assert_eq!(headline("sft", &json!({})), "");
     }
 }

@@ -3,6 +3,7 @@
 use engine::{Engine, RunOutcome};
 use plan::{Decision, Plan};
 use store::Store;
+use store::record::RunState;
 use tokio::sync::mpsc;
 
 use crate::args::{Global, Source};
@@ -78,8 +79,13 @@ pub async fn finish(
         outcome::print(outcome, plan, store, printer).await?;
     }
     let code = outcome.exit_code();
-    if code != exit::OK {
-        printer.note(format_args!("run {} {}; `pipeline resume {0}` goes on", outcome.run_id, outcome.state));
+    let (run, state) = (&outcome.run_id, outcome.state);
+    match state {
+        RunState::Succeeded => {}
+        RunState::Failed | RunState::Refused => printer.note(format_args!(
+            "run {run} {state}; once the cause is mended, `pipeline resume {run} --retry-failed` goes on"
+        )),
+        _ => printer.note(format_args!("run {run} {state}; `pipeline resume {run}` goes on")),
     }
     Ok(code)
 }
