@@ -67,6 +67,21 @@ pub enum ModelError {
     },
 }
 
+impl ModelError {
+    /// The documented code, `E05xx`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "E0501",
+            Self::Json { .. } => "E0502",
+            Self::Config { .. } => "E0503",
+            Self::Safetensors { .. } => "E0504",
+            Self::Tensors { .. } => "E0505",
+            Self::NoWeights { .. } => "E0506",
+            Self::Adapter { .. } => "E0507",
+        }
+    }
+}
+
 fn list(problems: &[String]) -> String {
     problems.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n")
 }

@@ -20,28 +20,24 @@ impl Checkpoints {
 
     /// Has `write` fill a hidden folder, makes it durable and gives it its name; returns that path.
     /// An existing checkpoint of the step is replaced.
-    pub fn save<E: From<StageError>>(
+    pub fn save(
         &self,
         step: u64,
-        write: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<PathBuf, E> {
+        write: impl FnOnce(&Path) -> Result<(), StageError>,
+    ) -> Result<PathBuf, StageError> {
         let path = self.dir.join(format!("step-{step:08}"));
         let unfinished = self.dir.join(format!(".step-{step:08}"));
-        let wrap = |action, path: &Path| {
-            let make = StageError::file(action, path);
-            move |error| E::from(make(error))
-        };
         if unfinished.exists() {
-            fs::remove_dir_all(&unfinished).map_err(wrap("remove", &unfinished))?;
+            fs::remove_dir_all(&unfinished).map_err(StageError::file("remove", &unfinished))?;
         }
-        fs::create_dir_all(&unfinished).map_err(wrap("create", &unfinished))?;
+        fs::create_dir_all(&unfinished).map_err(StageError::file("create", &unfinished))?;
         write(&unfinished)?;
-        sync_tree(&unfinished).map_err(wrap("write", &unfinished))?;
+        sync_tree(&unfinished).map_err(StageError::file("write", &unfinished))?;
         if path.exists() {
-            fs::remove_dir_all(&path).map_err(wrap("remove", &path))?;
+            fs::remove_dir_all(&path).map_err(StageError::file("remove", &path))?;
         }
-        fs::rename(&unfinished, &path).map_err(wrap("rename", &unfinished))?;
-        sync(&self.dir).map_err(wrap("write", &self.dir))?;
+        fs::rename(&unfinished, &path).map_err(StageError::file("rename", &unfinished))?;
+        sync(&self.dir).map_err(StageError::file("write", &self.dir))?;
         self.prune();
         Ok(path)
     }
@@ -88,7 +84,7 @@ mod tests {
 
     fn save(checkpoints: &Checkpoints, step: u64) -> PathBuf {
         checkpoints
-            .save(step, |dir| -> Result<(), StageError> {
+            .save(step, |dir| {
                 fs::write(dir.join("state.json"), step.to_string()).map_err(StageError::file("write", dir))
             })
             .unwrap()

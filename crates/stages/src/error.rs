@@ -53,7 +53,10 @@ pub enum StageError {
     EmptySplit { data: String, split: String, what: &'static str },
 
     #[error("a panic: {message}")]
-    #[diagnostic(code(E0906), help("this is a bug, or memory ran out: please report it with the stage's log"))]
+    #[diagnostic(
+        code(E0906),
+        help("this is a bug, or memory ran out: please report it with the stage's log")
+    )]
     Panic { message: String },
 
     #[error("accuracy {accuracy:.4} is below min_accuracy = {min_accuracy}")]
@@ -66,7 +69,7 @@ pub enum StageError {
 
 impl StageError {
     /// For `map_err`: names what was done to which file.
-    pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }
     }

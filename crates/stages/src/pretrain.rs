@@ -2,7 +2,7 @@
 
 use data::{Document, Tokenizer};
 use model::{HydraBackend, Llama, LlamaConfig};
-use spec::stage::Pretrain;
+use spec::stage::{Architecture, Pretrain};
 
 use crate::context::{Context, Ending};
 use crate::error::StageError;
@@ -15,27 +15,47 @@ pub fn run<B: HydraBackend>(config: &Pretrain, context: &mut Context<B>) -> Resu
     let (decoder, tokenizer) = if from_scratch {
         let texts = train_on.iter().map(|document| document.text.clone());
         let tokenizer = Tokenizer::train_bpe(texts, config.architecture.vocab_size)?;
-        let shape = LlamaConfig::from_scratch(
-            &config.architecture,
-            tokenizer.vocab_size(),
-            tokenizer.bos_id(),
-            tokenizer.eos_id(),
-            tokenizer.pad_id(),
-        )?;
-        (Llama::init(&shape, seed, context.device), tokenizer)
+        (Llama::init(&shape(&config.architecture, &tokenizer), seed, context.device), tokenizer)
     } else {
         context.start(&config.model)?
     };
     let encode = |documents: &[Document]| -> Result<Vec<Vec<u32>>, StageError> {
-        documents.iter().map(|document| Ok(tokenizer.encode_document(&document.text)?)).collect()
+        documents.iter().map(|document| whole(&tokenizer, &document.text)).collect()
     };
     let (train_on, held_out) = (encode(&train_on)?, encode(&held_out)?);
-    let outcome = train::pretrain(config, &train_on, &held_out, decoder, seed, context.recorder)?;
+    let pad = tokenizer.pad_id();
+    let outcome = train::pretrain(config, &train_on, &held_out, decoder, pad, seed, context.recorder)?;
     finish(outcome, |result| {
         result.decoder.save(context.out)?;
         tokenizer.save(context.out)?;
         Ok(serde_json::json!(result.summary))
     })
+}
+
+/// BOS if the tokenizer has one, the text, EOS.
+fn whole(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, StageError> {
+    let mut ids = tokenizer.encode_prompt(text)?;
+    ids.push(tokenizer.eos_id());
+    Ok(ids)
+}
+
+/// The decoder of a model made from scratch, for a tokenizer that was trained for it.
+fn shape(architecture: &Architecture, tokenizer: &Tokenizer) -> LlamaConfig {
+    LlamaConfig {
+        vocab_size: tokenizer.vocab_size(),
+        hidden_size: architecture.hidden_size,
+        intermediate_size: architecture.intermediate_size,
+        num_hidden_layers: architecture.num_hidden_layers,
+        num_attention_heads: architecture.num_attention_heads,
+        num_key_value_heads: architecture.num_key_value_heads,
+        head_dim: architecture.hidden_size / architecture.num_attention_heads,
+        max_position_embeddings: architecture.max_position_embeddings,
+        tie_word_embeddings: architecture.tie_word_embeddings,
+        bos_token_id: tokenizer.bos_id(),
+        eos_token_id: vec![tokenizer.eos_id()],
+        pad_token_id: Some(tokenizer.pad_id()),
+        ..LlamaConfig::default()
+    }
 }
 
 /// Turns a trainer's result into files and a summary.

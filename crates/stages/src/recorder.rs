@@ -73,16 +73,16 @@ impl Recorder {
     }
 
     /// A finished checkpoint with whatever `write` puts into its folder, and the metrics so far.
-    pub fn save<E: From<StageError>>(
+    pub fn save(
         &mut self,
         step: u64,
-        write: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<PathBuf, E> {
+        write: impl FnOnce(&Path) -> Result<(), StageError>,
+    ) -> Result<PathBuf, StageError> {
         let metrics = &self.metrics;
         let path = self.checkpoints.save(step, |dir| {
             write(dir)?;
             let path = dir.join(METRICS);
-            fs::write(&path, metrics).map_err(|error| StageError::file("write", &path)(error).into())
+            fs::write(&path, metrics).map_err(StageError::file("write", &path))
         })?;
         let relative = path.strip_prefix(&self.attempt_dir).unwrap_or(&path).to_path_buf();
         self.events.send(&Event::Checkpoint { step, path: relative });
