@@ -59,10 +59,6 @@ impl Recorder {
         })
     }
 
-    pub fn send(&mut self, event: &Event) {
-        self.events.send(event);
-    }
-
     /// Writes `metrics.jsonl` into the result, if there are any.
     pub fn write_metrics(&self, out: &Path) -> Result<(), StageError> {
         if self.metrics.is_empty() {
