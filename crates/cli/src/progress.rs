@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use engine::protocol::Event;
-use engine::{Failure, StageOutcome, Update};
+use engine::{Failure, Level, StageOutcome, Update};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use store::record::StageState;
 
@@ -74,6 +74,17 @@ impl Progress {
                 self.ended(&outcome);
             }
         }
+    }
+
+    /// Says what a signal has set off.
+    pub fn stopping(&self, level: Level) {
+        let text = match level {
+            Level::Go => return,
+            Level::Stop => "running stages write a checkpoint and stop; Ctrl-C again ends them at once",
+            Level::Term => "ending running stages; their work since the last checkpoint is lost",
+            Level::Kill => "killing running stages",
+        };
+        self.say(format!("{} {text}", self.printer.paint("stopped", "stopping")));
     }
 
     fn start(&mut self, name: String) {

@@ -34,17 +34,17 @@ pub async fn explain(
         _ => printer.line("up to date"),
     }
     match &explanation.last {
-        Some(last) if !explanation.changes.is_empty() => {
+        Some(last) if explanation.decision.runs() && !explanation.changes.is_empty() => {
             printer.line(format_args!("\nsince its last success, {}:", origin(last)));
             for change in &explanation.changes {
                 printer.line(format_args!("  {change}"));
             }
         }
-        Some(last) => {
-            printer.line(format_args!("\nits result, {}, depends on:", origin(last)));
+        Some(_) if !explanation.decision.runs() => {
+            printer.line("\nits result depends on:");
             list(stage, printer);
         }
-        None => {
+        _ => {
             printer.line("\nits result will depend on:");
             list(stage, printer);
         }

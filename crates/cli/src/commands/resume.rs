@@ -51,7 +51,8 @@ pub async fn resume(
     listen(&engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
     let resume = Resume { retry_failed, ..Resume::default() };
-    let (outcome, ()) = tokio::join!(engine.resume(&run.id, &resume, updates), show(receiver, printer));
+    let (outcome, ()) =
+        tokio::join!(engine.resume(&run.id, &resume, updates), show(receiver, engine.control(), printer));
     finish(&outcome?, &plan, &store, json, printer).await
 }
 

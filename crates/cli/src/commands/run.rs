@@ -1,10 +1,10 @@
 //! `pipeline run FILE`
 
-use engine::{Engine, RunOutcome};
+use engine::{Control, Engine, Level, RunOutcome, Update};
 use plan::{Decision, Plan};
 use store::Store;
 use store::record::RunState;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::args::{Global, Source};
 use crate::failure::{Failure, exit};
@@ -31,7 +31,7 @@ pub async fn run(
     listen(&session.engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
     let run = session.engine.run(&session.plan, &session.source, &forced, updates);
-    let (outcome, ()) = tokio::join!(run, show(receiver, printer));
+    let (outcome, ()) = tokio::join!(run, show(receiver, session.engine.control(), printer));
     finish(&outcome?, &session.plan, &session.store, json, printer).await
 }
 
@@ -56,11 +56,21 @@ async fn up_to_date(
     Ok(exit::OK)
 }
 
-/// Shows updates until the run has ended.
-pub async fn show(mut updates: mpsc::UnboundedReceiver<engine::Update>, printer: &Printer) {
+/// Shows updates, and answers signals, until the run has ended.
+pub async fn show(mut updates: UnboundedReceiver<Update>, control: Control, printer: &Printer) {
     let mut progress = Progress::new(*printer);
-    while let Some(update) = updates.recv().await {
-        progress.update(update);
+    let mut level = Level::Go;
+    loop {
+        tokio::select! {
+            update = updates.recv() => match update {
+                Some(update) => progress.update(update),
+                None => break,
+            },
+            () = control.above(level) => {
+                level = control.level();
+                progress.stopping(level);
+            }
+        }
     }
     progress.finish();
 }
