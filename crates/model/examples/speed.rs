@@ -67,7 +67,7 @@ fn main() {
     });
 
     let prompts: Vec<&[u32]> = rows.iter().map(|row| &row[..20]).collect();
-    let sampling = Sampling { temperature: 1.0, ..Sampling::greedy(20, vec![], 0) };
+    let sampling = Sampling { temperature: 1.0, ..Sampling::greedy(20, vec![]) };
     let mut rngs: Vec<ChaCha8Rng> = (0..64).map(ChaCha8Rng::seed_from_u64).collect();
     time("20 tokens for 64 rows", || generate(&model, None, &prompts, &sampling, &mut rngs));
     time("20 tokens for 64 rows, adapter", || generate(&model, Some(&lora), &prompts, &sampling, &mut rngs));

@@ -38,6 +38,6 @@ pub use generate::{Completion, generate};
 pub use heads::Head;
 pub use hydra::{Hydra, Role};
 pub use llama::Llama;
-pub use lora::{Lora, LoraConfig, LoraLayer, LoraPair, Projection, TaskType};
+pub use lora::{Lora, LoraConfig, LoraLayer, LoraPair, Projection};
 pub use params::{Parameters, gradients};
 pub use sampling::Sampling;

@@ -9,8 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::backend::HydraBackend;
 use crate::config::LlamaConfig;
 use crate::error::ModelError;
+use crate::heads::Head;
 use crate::params::Parameters;
 use crate::{init, weights};
+
+const WEIGHTS: &str = "adapter_model.safetensors";
+
+/// PEFT's name of a sequence classifier's head.
+const HEAD: &str = "base_model.model.score.weight";
 
 /// A linear layer of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,24 +70,6 @@ impl Projection {
             Self::O => [hidden, queries],
             Self::Gate | Self::Up => [config.intermediate_size, hidden],
             Self::Down => [hidden, config.intermediate_size],
-        }
-    }
-}
-
-/// What PEFT calls the task of an adapter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskType {
-    /// An adapter that predicts tokens: the actor.
-    CausalLm,
-    /// An adapter read by a scalar head: the critic.
-    SequenceClassification,
-}
-
-impl TaskType {
-    fn name(self) -> &'static str {
-        match self {
-            Self::CausalLm => "CAUSAL_LM",
-            Self::SequenceClassification => "SEQ_CLS",
         }
     }
 }
@@ -211,12 +199,23 @@ impl<B: HydraBackend> Lora<B> {
         &self.layers[index]
     }
 
-    /// Writes `adapter_config.json` and `adapter_model.safetensors` into an existing folder. `base` is what
-    /// PEFT shows as the base model's name or path.
-    pub fn save(&self, folder: &Path, base: &str, task: TaskType) -> Result<(), ModelError> {
+    /// Writes an adapter that predicts tokens: `adapter_config.json` and `adapter_model.safetensors` into an
+    /// existing folder. `base` is what PEFT shows as the base model's name or path.
+    pub fn save(&self, folder: &Path, base: &str) -> Result<(), ModelError> {
+        self.write_config(folder, base, "CAUSAL_LM")?;
+        weights::save(&folder.join(WEIGHTS), self)
+    }
+
+    /// Writes an adapter that a scalar head reads, as PEFT has it: the head goes into the same file.
+    pub fn save_classifier(&self, head: &Head<B>, folder: &Path, base: &str) -> Result<(), ModelError> {
+        self.write_config(folder, base, "SEQ_CLS")?;
+        weights::save(&folder.join(WEIGHTS), &WithHead(self.clone(), head.clone()))
+    }
+
+    fn write_config(&self, folder: &Path, base: &str, task: &str) -> Result<(), ModelError> {
         let file = AdapterFile {
             peft_type: "LORA".into(),
-            task_type: Some(task.name().into()),
+            task_type: Some(task.into()),
             base_model_name_or_path: Some(base.into()),
             r: self.config.r,
             lora_alpha: self.config.lora_alpha,
@@ -229,11 +228,11 @@ impl<B: HydraBackend> Lora<B> {
             use_rslora: false,
             use_dora: false,
         };
-        weights::write_json(&folder.join("adapter_config.json"), &file)?;
-        weights::save(&folder.join("adapter_model.safetensors"), self)
+        weights::write_json(&folder.join("adapter_config.json"), &file)
     }
 
-    /// Reads an adapter for a model of the given shape; anything that does not fit is an error.
+    /// Reads an adapter for a model of the given shape; anything that does not fit is an error. A head in the
+    /// same file is left alone.
     pub fn load(folder: &Path, model: &LlamaConfig, device: &B::Device) -> Result<Self, ModelError> {
         let path = folder.join("adapter_config.json");
         let text = fs::read(&path).map_err(|source| ModelError::File {
@@ -249,7 +248,7 @@ impl<B: HydraBackend> Lora<B> {
         }
         let config = LoraConfig::new(file.r, file.lora_alpha, &file.target_modules)?;
         let skeleton = Self::zeros(model, &config, device);
-        weights::load(&folder.join("adapter_model.safetensors"), &skeleton, device, |_| false)
+        weights::load(&folder.join(WEIGHTS), &skeleton, device, |name| name == HEAD)
     }
 }
 
@@ -278,6 +277,23 @@ impl<B: HydraBackend> Parameters<B> for Lora<B> {
             }),
         });
         Lora { config: self.config.clone(), layers: layers.collect() }
+    }
+}
+
+/// An adapter and its head in one file.
+struct WithHead<B: HydraBackend>(Lora<B>, Head<B>);
+
+impl<B: HydraBackend> Parameters<B> for WithHead<B> {
+    type On<C: HydraBackend> = WithHead<C>;
+
+    fn visit<'a>(&'a self, f: &mut dyn FnMut(&str, &'a Tensor<B, 2>)) {
+        self.0.visit(f);
+        self.1.visit(&mut |_, tensor| f(HEAD, tensor));
+    }
+
+    fn map<C: HydraBackend>(&self, f: &mut dyn FnMut(&str, &Tensor<B, 2>) -> Tensor<C, 2>) -> WithHead<C> {
+        let adapter = self.0.map(f);
+        WithHead(adapter, self.1.map(&mut |_, tensor| f(HEAD, tensor)))
     }
 }
 

@@ -81,7 +81,6 @@ fn answer<B: HydraBackend>(
         top_k: config.top_k,
         top_p: config.top_p,
         stop_ids: vec![policy.tokenizer.eos_id()],
-        pad_id: policy.tokenizer.pad_id(),
     };
     let ids: Vec<&[u32]> = batch.iter().map(|prompt| prompt.prompt_ids.as_slice()).collect();
     let stream = |prompt: &Prompt| data::rng(context.seed(), &["answer".into(), (&prompt.id).into()]);

@@ -1,6 +1,6 @@
 //! `kind = "ppo"`: see docs/stages/ppo.md.
 
-use model::{HydraBackend, TaskType};
+use model::HydraBackend;
 use spec::StageConfig;
 use spec::stage::Ppo;
 use train::{Probe, SpecialTokens};
@@ -28,8 +28,8 @@ pub fn run<B: HydraBackend>(config: &Ppo, context: &mut Context<B>) -> Result<En
         context.recorder,
     )?;
     finish(outcome, |result| {
-        result.actor.save(&context.out(file::ACTOR), &config.model, TaskType::CausalLm)?;
-        result.critic.save(&context.out(file::CRITIC), &config.model, TaskType::SequenceClassification)?;
+        result.actor.save(&context.out(file::ACTOR), &config.model)?;
+        result.critic.save_classifier(&result.value_head, &context.out(file::CRITIC), &config.model)?;
         result.value_head.save(&context.out(file::VALUE_HEAD))?;
         Ok(serde_json::json!(result.summary))
     })

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use model::{Head, Llama, LlamaConfig, Lora, ModelError, Parameters, TaskType};
+use model::{Head, Llama, LlamaConfig, Lora, ModelError, Parameters};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ fn a89_adapters_keep_their_alpha_and_load_bit_for_bit() {
     let config = tiny::config(true, 4);
     let (adapter, device) = (tiny::lora(&config), Default::default());
     let saved = folder();
-    adapter.save(saved.path(), "base", TaskType::CausalLm).expect("saved");
+    adapter.save(saved.path(), "base").expect("saved");
     let json: Value =
         serde_json::from_slice(&fs::read(saved.path().join("adapter_config.json")).expect("file"))
             .expect("JSON");
@@ -191,17 +191,28 @@ fn a89_adapters_keep_their_alpha_and_load_bit_for_bit() {
     let loaded = Lora::<B>::load(saved.path(), &config, &device).expect("loaded");
     assert_eq!(loaded.hash(), adapter.hash());
     assert_eq!(loaded.config(), adapter.config());
+}
 
-    adapter.save(saved.path(), "base", TaskType::SequenceClassification).expect("saved");
+#[test]
+fn a91_a_critic_is_saved_with_its_head_and_task() {
+    let config = tiny::config(true, 4);
+    let (adapter, saved) = (tiny::lora(&config), folder());
+    adapter.save_classifier(&tiny::head(&config), saved.path(), "base").expect("saved");
     let text = fs::read_to_string(saved.path().join("adapter_config.json")).expect("file");
     assert!(text.contains("SEQ_CLS"), "{text}");
+    let bytes = fs::read(saved.path().join("adapter_model.safetensors")).expect("weights");
+    let tensors = SafeTensors::deserialize(&bytes).expect("valid");
+    let head = tensors.tensor("base_model.model.score.weight").expect("the head PEFT looks for");
+    assert_eq!(head.shape(), [1, 16]);
+    let loaded = Lora::<B>::load(saved.path(), &config, &Default::default()).expect("loaded");
+    assert_eq!(loaded.hash(), adapter.hash());
 }
 
 #[test]
 fn an_adapter_of_another_model_is_refused() {
     let config = tiny::config(true, 4);
     let saved = folder();
-    tiny::lora(&config).save(saved.path(), "base", TaskType::CausalLm).expect("saved");
+    tiny::lora(&config).save(saved.path(), "base").expect("saved");
     let wider = LlamaConfig { intermediate_size: 25, num_hidden_layers: 3, ..config };
     let error = message(Lora::<B>::load(saved.path(), &wider, &Default::default()));
     assert!(error.contains("layers.0.mlp.down_proj.lora_A.weight is [3, 24]"), "{error}");

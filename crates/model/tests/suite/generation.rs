@@ -36,7 +36,7 @@ fn greedy_generation_equals_teacher_forced_argmax() {
         let config = tiny::config(tied, head_dim);
         let (decoder, lora) = (tiny::llama(&config), tiny::lora(&config));
         for adapter in [None, Some(&lora)] {
-            let found = run(&decoder, adapter, &PROMPTS, &Sampling::greedy(9, vec![], 0));
+            let found = run(&decoder, adapter, &PROMPTS, &Sampling::greedy(9, vec![]));
             for (prompt, completion) in PROMPTS.iter().zip(&found) {
                 let mut ids = prompt.to_vec();
                 for &id in &completion.ids {
@@ -52,10 +52,10 @@ fn greedy_generation_equals_teacher_forced_argmax() {
 #[test]
 fn rows_that_stop_early_leave_the_others_alone() {
     let decoder = tiny::llama(&tiny::config(true, 4));
-    let free = run(&decoder, None, &PROMPTS, &Sampling::greedy(9, vec![], 0));
+    let free = run(&decoder, None, &PROMPTS, &Sampling::greedy(9, vec![]));
     // Stop at what some row says third: rows then end at different steps.
     let stop = free[1].ids[2];
-    let found = run(&decoder, None, &PROMPTS, &Sampling::greedy(9, vec![stop], 0));
+    let found = run(&decoder, None, &PROMPTS, &Sampling::greedy(9, vec![stop]));
     for (free, found) in free.iter().zip(&found) {
         let end = free.ids.iter().position(|&id| id == stop);
         let length = end.map_or(9, |index| index + 1);
@@ -68,7 +68,7 @@ fn rows_that_stop_early_leave_the_others_alone() {
 #[test]
 fn a_sampled_row_does_not_depend_on_its_batch_mates() {
     let decoder = tiny::llama(&tiny::config(true, 4));
-    let sampling = Sampling { temperature: 0.9, top_k: 12, top_p: 0.95, ..Sampling::greedy(12, vec![7], 0) };
+    let sampling = Sampling { temperature: 0.9, top_k: 12, top_p: 0.95, ..Sampling::greedy(12, vec![7]) };
     let together = run(&decoder, None, &PROMPTS, &sampling);
     for (row, prompt) in PROMPTS.iter().enumerate() {
         let mut rng = [ChaCha8Rng::seed_from_u64(row as u64)];
@@ -81,7 +81,7 @@ fn a_sampled_row_does_not_depend_on_its_batch_mates() {
 #[test]
 fn nothing_to_do_is_done() {
     let decoder = tiny::llama(&tiny::config(true, 4));
-    assert_eq!(run(&decoder, None, &[], &Sampling::greedy(4, vec![], 0)), []);
-    let none = run(&decoder, None, &[&[1]], &Sampling::greedy(0, vec![], 0));
+    assert_eq!(run(&decoder, None, &[], &Sampling::greedy(4, vec![])), []);
+    let none = run(&decoder, None, &[&[1]], &Sampling::greedy(0, vec![]));
     assert_eq!(none, [Completion::default()]);
 }

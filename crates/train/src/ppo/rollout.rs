@@ -81,7 +81,6 @@ pub fn generate<B: HydraBackend>(
         top_k: 0,
         top_p: 1.0,
         stop_ids: vec![tokens.eos],
-        pad_id: tokens.pad,
     };
     let ids: Vec<&[u32]> = prompts.iter().map(|prompt| prompt.prompt_ids.as_slice()).collect();
     let stream = |(place, prompt): (usize, &&Prompt)| {
