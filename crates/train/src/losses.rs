@@ -2,11 +2,13 @@
 //! depend on how the step was cut into micro-batches.
 
 use burn::tensor::Tensor;
+use burn::tensor::activation::log_sigmoid;
 use burn::tensor::backend::Backend;
 
-/// `log(1 + eˣ)` without overflow or underflow: `max(x, 0) + log(1 + e^−|x|)`.
+/// `log(1 + eˣ)` without overflow or underflow, with the gradient ½ at 0: as `−log σ(−x)`, because
+/// `max(x, 0) + log(1 + e^−|x|)` has no derivative there that autodiff could put together.
 pub fn softplus<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
-    x.clone().clamp_min(0.0) + x.abs().neg().exp().log1p()
+    log_sigmoid(x.neg()).neg()
 }
 
 /// `−log σ(chosen − rejected)` for each entry (L. Ouyang et al., arXiv 2203.02155, equation 1).
@@ -39,4 +41,32 @@ pub fn value_loss<B: Backend>(
     let clipped = old.clone() + (new.clone() - old).clamp(-cliprange, cliprange);
     let square = |x: Tensor<B, 1>| x.clone() * x;
     square(new - returns.clone()).max_pair(square(clipped - returns)) * 0.5
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::{Autodiff, Flex};
+
+    use super::*;
+
+    type Tracked = Autodiff<Flex>;
+
+    #[test]
+    fn a67_pair_loss_neither_underflows_nor_loses_its_gradient() {
+        let device = Default::default();
+        let differences = [-200.0, -0.7, 0.0, 0.5, 200.0];
+        let chosen = Tensor::<Tracked, 1>::from_floats(differences, &device).require_grad();
+        let loss = pair_loss(chosen.clone(), Tensor::zeros([5], &device));
+        let found: Vec<f32> = loss.clone().into_data().iter::<f32>().collect();
+        let gradients = loss.sum().backward();
+        let slopes = chosen.grad(&gradients).expect("a gradient").into_data();
+        for ((difference, loss), slope) in differences.into_iter().zip(found).zip(slopes.iter::<f32>()) {
+            let x: f64 = difference;
+            let expected = (-x).max(0.0) + (-x.abs()).exp().ln_1p();
+            assert!((f64::from(loss) - expected).abs() < 1e-5, "{difference}: {loss} is not {expected}");
+            // d/dx −log σ(x) = −σ(−x): −½ for equal scores.
+            let expected = -1.0 / (1.0 + x.exp());
+            assert!((f64::from(slope) - expected).abs() < 1e-5, "{difference}: slope {slope}");
+        }
+    }
 }

@@ -128,9 +128,8 @@ fn train<B: HydraBackend>(
     seed: u64,
     recorder: &mut dyn Recorder,
 ) -> Result<Outcome<(Scoring<B>, PairSummary)>, TrainError> {
-    if pairs.is_empty() {
-        return Err(TrainError::Empty { what: "no pair".into() });
-    }
+    let pairs = &different(pairs, recorder)?;
+    let held_out = &different_or_none(held_out);
     let whole = |pair: &Pair, response: &[u32]| [pair.prompt_ids.as_slice(), response].concat();
     for pair in pairs.iter().chain(held_out) {
         let rows = [whole(pair, &pair.chosen_ids), whole(pair, &pair.rejected_ids)];
@@ -166,6 +165,34 @@ fn train<B: HydraBackend>(
             Ok(Outcome::Finished((model, summary)))
         }
     }
+}
+
+/// The pairs that have something to learn: two equal responses give the constant loss ln 2. Those left out
+/// are counted in a warning.
+fn different(pairs: &[Pair], recorder: &mut dyn Recorder) -> Result<Vec<Pair>, TrainError> {
+    let kept = different_or_none(pairs);
+    let same = pairs.len() - kept.len();
+    let examples: Vec<&str> =
+        pairs.iter().filter(|pair| !differs(pair)).take(3).map(|pair| pair.id.as_str()).collect();
+    let counted =
+        format!("{same} of {} pairs have two equal responses ({})", pairs.len(), examples.join(", "));
+    match (kept.is_empty(), same) {
+        (true, 0) => Err(TrainError::Empty { what: "no pair".into() }),
+        (true, _) => Err(TrainError::Empty { what: counted }),
+        (false, 0) => Ok(kept),
+        (false, _) => {
+            recorder.warning(&format!("{counted} and are left out"));
+            Ok(kept)
+        }
+    }
+}
+
+fn different_or_none(pairs: &[Pair]) -> Vec<Pair> {
+    pairs.iter().filter(|pair| differs(pair)).cloned().collect()
+}
+
+fn differs(pair: &Pair) -> bool {
+    pair.chosen_ids != pair.rejected_ids
 }
 
 /// Share of pairs whose preferred response scores higher; `None` without pairs.
@@ -296,5 +323,87 @@ impl PairTask<'_> {
             *sums.entry("rewards/accuracy").or_default() += point(chosen, rejected) / totals.rows as f64;
             *sums.entry("rewards/margin").or_default() += f64::from(chosen - rejected) / totals.rows as f64;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use burn::backend::Flex;
+    use model::LlamaConfig;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Warnings(Vec<String>);
+
+    impl Recorder for Warnings {
+        fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+        fn progress(&mut self, _: u64, _: u64, _: &str, _: &str) {}
+        fn warning(&mut self, message: &str) {
+            self.0.push(message.to_owned());
+        }
+        fn should_stop(&self) -> bool {
+            false
+        }
+        fn resume_from(&self) -> Option<&Path> {
+            None
+        }
+        fn checkpoint(
+            &mut self,
+            _: u64,
+            _: &mut dyn FnMut(&Path) -> Result<(), TrainError>,
+        ) -> Result<(), TrainError> {
+            Ok(())
+        }
+    }
+
+    fn pair(id: &str, chosen: &[u32], rejected: &[u32]) -> Pair {
+        Pair {
+            id: id.into(),
+            question: id.into(),
+            prompt: String::new(),
+            chosen: String::new(),
+            rejected: String::new(),
+            prompt_ids: vec![3, 4],
+            chosen_ids: chosen.to_vec(),
+            rejected_ids: rejected.to_vec(),
+            meta: None,
+        }
+    }
+
+    fn run(pairs: &[Pair], warnings: &mut Warnings) -> Result<PairSummary, TrainError> {
+        let shape = LlamaConfig {
+            vocab_size: 16,
+            hidden_size: 8,
+            intermediate_size: 8,
+            num_hidden_layers: 1,
+            num_attention_heads: 1,
+            num_key_value_heads: 1,
+            head_dim: 8,
+            max_position_embeddings: 16,
+            ..LlamaConfig::default()
+        };
+        let config = HydraSft { reward_loss: RewardLoss::PerToken, ..HydraSft::default() };
+        let decoder = Llama::<Flex>::init(&shape, 1, &Default::default());
+        match hydra_sft(&config, pairs, &[], decoder, 0, 1, warnings)? {
+            Outcome::Finished(result) => Ok(result.summary),
+            Outcome::Interrupted { .. } => unreachable!("nobody asked for it"),
+        }
+    }
+
+    #[test]
+    fn a43_pairs_of_equal_responses_are_left_out_and_counted() {
+        let mut warnings = Warnings::default();
+        let pairs = [pair("same", &[5, 1], &[5, 1]), pair("other", &[5, 1], &[6, 7, 1])];
+        assert_eq!(run(&pairs, &mut warnings).expect("a run").pairs, 1);
+        assert_eq!(warnings.0, ["1 of 2 pairs have two equal responses (same) and are left out"]);
+    }
+
+    #[test]
+    fn a44_a_set_with_nothing_to_learn_is_refused_with_its_count() {
+        let error = run(&[pair("same", &[5, 1], &[5, 1])], &mut Warnings::default()).expect_err("nothing");
+        assert!(error.to_string().contains("1 of 1 pairs have two equal responses (same)"), "{error}");
     }
 }
