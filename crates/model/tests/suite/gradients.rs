@@ -82,3 +82,26 @@ fn padding_changes_no_gradient() {
         assert_close(&floats(padded[&name].clone()), &floats(gradient), 2e-5, &name);
     }
 }
+
+#[test]
+fn gradients_are_the_same_bytes_on_any_number_of_threads() {
+    // Large enough that matrix products and row loops are split over threads.
+    let config = model::LlamaConfig { num_hidden_layers: 1, ..model::LlamaConfig::default() };
+    let decoder = Llama::<B>::init(&config, 5, &Default::default());
+    let rows: Vec<Vec<u32>> = (0..30).map(|row| (0..10 + row).map(|col| row * 31 + col).collect()).collect();
+    let batch = TokenBatch::right_padded(&rows, 0);
+    let flat: Vec<usize> = (0..batch.rows()).flat_map(|row| [batch.flat(row, 3)]).collect();
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+        pool.install(|| {
+            let tracked: Llama<A> = decoder.tracked(|_| true);
+            let hidden = tracked.hidden_at(&batch, None, &flat);
+            let mut grads = tracked.logprobs(hidden, &[9; 30], 0.7).sum().backward();
+            gradients(&tracked, &mut grads).into_iter().map(|(n, g)| (n, floats(g))).collect()
+        })
+    };
+    let one: Vec<(String, Vec<f32>)> = run(1);
+    assert_eq!(one.len(), 11);
+    assert!(one == run(3), "three threads");
+    assert!(one == run(1), "again");
+}
