@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::backend::HydraBackend;
 use crate::config::LlamaConfig;
@@ -227,6 +228,8 @@ impl<B: HydraBackend> Lora<B> {
             inference_mode: true,
             use_rslora: false,
             use_dora: false,
+            rank_pattern: Map::new(),
+            alpha_pattern: Map::new(),
         };
         weights::write_json(&folder.join("adapter_config.json"), &file)
     }
@@ -327,6 +330,11 @@ struct AdapterFile {
     use_rslora: bool,
     #[serde(default)]
     use_dora: bool,
+    /// Ranks and alphas of single layers; read only to refuse them.
+    #[serde(default, skip_serializing)]
+    rank_pattern: Map<String, Value>,
+    #[serde(default, skip_serializing)]
+    alpha_pattern: Map<String, Value>,
 }
 
 fn none() -> String {
@@ -351,6 +359,8 @@ impl AdapterFile {
             ("use_rslora", self.use_rslora),
             ("use_dora", self.use_dora),
             ("fan_in_fan_out", self.fan_in_fan_out),
+            ("rank_pattern", !self.rank_pattern.is_empty()),
+            ("alpha_pattern", !self.alpha_pattern.is_empty()),
         ] {
             if set {
                 problems.push(format!("{field} is not supported"));

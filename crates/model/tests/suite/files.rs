@@ -220,6 +220,23 @@ fn an_adapter_of_another_model_is_refused() {
 }
 
 #[test]
+fn adapters_that_compute_something_else_are_refused() {
+    let config = tiny::config(true, 4);
+    let saved = folder();
+    tiny::lora(&config).save(saved.path(), "base").expect("saved");
+    let path = saved.path().join("adapter_config.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).expect("file")).expect("JSON");
+    json["use_dora"] = json!(true);
+    json["alpha_pattern"] = json!({"q_proj": 64});
+    json["bias"] = json!("all");
+    fs::write(&path, json.to_string()).expect("written");
+    let error = message(Lora::<B>::load(saved.path(), &config, &Default::default()));
+    for field in ["use_dora", "alpha_pattern", "bias is \"all\""] {
+        assert!(error.contains(field), "{field} in {error}");
+    }
+}
+
+#[test]
 fn a95_initial_weights_depend_on_seed_and_name_only() {
     let (small, device) = (tiny::config(true, 4), Default::default());
     let deep = LlamaConfig { num_hidden_layers: 3, ..small.clone() };
