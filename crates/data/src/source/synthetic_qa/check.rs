@@ -5,7 +5,7 @@ use super::world::{Attribute, PEOPLE};
 use crate::Meta;
 
 /// Words that an answer to the point has at most.
-pub(super) const CONCISE_WORDS: usize = 8;
+pub(super) const CONCISE_WORDS: usize = 7;
 
 /// What can be said of an answer without a judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Check {
     pub correct: bool,
     /// It says something, and nothing rude.
     pub polite: bool,
-    /// It has one to eight words.
+    /// It has one to seven words.
     pub concise: bool,
 }
 

@@ -1,10 +1,10 @@
 //! `format = "synthetic-qa"`: a small made-up world, questions about it, and answers of mixed quality.
 //!
-//! Twenty-four people each have a pet, a favourite drink, a house of some colour and a job. The facts never
-//! change; what a seed decides is which questions are asked and which answers are given. An answer can be
-//! right or wrong, to the point or rambling, polite or rude, and of two answers a person prefers the right
-//! one, then the one to the point, then the polite one: [`utility`]. For some facts a *rumour* goes round:
-//! a wrong value that most people repeat, so that imitating people is not enough to be right.
+//! Twelve people each have a pet, a favourite drink and a house of some colour. The facts never change; what
+//! a seed decides is which questions are asked and which answers are given. An answer can be right or wrong,
+//! to the point or rambling, polite or rude, and of two answers a person prefers the right one, then the one
+//! to the point, then the polite one: [`utility`]. About each thing a *rumour* goes round, and about some most
+//! people believe it, so that imitating people is not enough to be right.
 //!
 //! `docs/guides/quickstart-world.md` shows examples and explains the proportions.
 
@@ -25,9 +25,11 @@ use crate::{DataError, Document, Meta, order, rng};
 /// Answers given to each question.
 pub const ANSWERS: usize = 3;
 
-/// How often people are right where no rumour goes round, and where one does.
+/// How often people are right where most know better than the rumour, and where most believe it.
 const RIGHT: f64 = 0.65;
-const RIGHT_DESPITE_RUMOUR: f64 = 0.30;
+const RIGHT_IF_MISTAKEN: f64 = 0.30;
+/// Of the wrong answers, those that repeat the rumour; the others are anything.
+const REPEATS_RUMOUR: f64 = 0.75;
 /// How often they come to the point, and how often they stay polite.
 const TO_THE_POINT: f64 = 0.45;
 const POLITE: f64 = 0.60;
@@ -37,10 +39,14 @@ pub fn utility(check: Check) -> i64 {
     4 * i64::from(check.correct) + 2 * i64::from(check.concise) + i64::from(check.polite)
 }
 
-/// Number of different questions that preferences can be asked about; as many others are kept for
+/// Number of different questions that preferences can be asked about. Others, half as many, are kept for
 /// [`documents`], so that no prepared question is ever seen in pretraining.
 pub fn available() -> usize {
-    facts().len() * phrases::per_fact() / 2
+    facts().len() * prepared_per_fact()
+}
+
+fn prepared_per_fact() -> usize {
+    phrases::per_fact() * 2 / 3
 }
 
 /// Checks that there are so many different questions.
@@ -55,9 +61,9 @@ pub(crate) fn enough(wanted: usize) -> Result<(), DataError> {
 pub fn questions(count: usize, seed: u64) -> Result<Vec<Question>, DataError> {
     enough(count)?;
     let facts = facts();
-    let half = phrases::per_fact() / 2;
+    let each = prepared_per_fact();
     let chosen = order(available(), seed, 0).into_iter().take(count);
-    Ok(chosen.map(|place| question(&facts[place / half], place % half, seed)).collect())
+    Ok(chosen.map(|place| question(&facts[place / each], place % each, seed)).collect())
 }
 
 fn question(fact: &Fact, place: usize, seed: u64) -> Question {
@@ -88,7 +94,8 @@ pub(crate) fn documents(count: usize, seed: u64) -> Result<Vec<Document>, DataEr
         return Err(DataError::WorldTooSmall { wanted: 0, available: available() });
     }
     let facts = facts();
-    let half = phrases::per_fact() / 2;
+    let prepared = prepared_per_fact();
+    let others = phrases::per_fact() - prepared;
     let mut documents = Vec::with_capacity(2 * count);
     for number in 0..count {
         let mut rng = rng(seed, &["synthetic-qa documents".into(), (number as u64).into()]);
@@ -97,7 +104,7 @@ pub(crate) fn documents(count: usize, seed: u64) -> Result<Vec<Document>, DataEr
         documents.push(Document { id: format!("statement-{number}"), text: statement });
 
         let fact = &facts[below(&mut rng, facts.len())];
-        let wording = wordings(fact)[half + below(&mut rng, half)];
+        let wording = wordings(fact)[prepared + below(&mut rng, others)];
         let (question, answer) = (phrases::question(fact, wording), answer(fact, &mut rng));
         let text = format!("Question: {question}\nAnswer: {answer}");
         documents.push(Document { id: format!("exchange-{number}"), text });
@@ -105,23 +112,23 @@ pub(crate) fn documents(count: usize, seed: u64) -> Result<Vec<Document>, DataEr
     Ok(documents)
 }
 
-/// The wordings of questions about a fact: the first half for preferences, the second for pretraining.
+/// The wordings of questions about a fact: the first two thirds for preferences, the rest for pretraining.
 fn wordings(fact: &Fact) -> Vec<usize> {
     order(phrases::per_fact(), world::SEED, fact.number as u64)
 }
 
 /// An answer as people give it.
 fn answer(fact: &Fact, rng: &mut ChaCha8Rng) -> String {
-    let right = if fact.rumour.is_some() { RIGHT_DESPITE_RUMOUR } else { RIGHT };
-    let right = rng.random_bool(right);
+    let right = rng.random_bool(if fact.mistaken { RIGHT_IF_MISTAKEN } else { RIGHT });
+    let rumour = rng.random_bool(REPEATS_RUMOUR);
     let to_the_point = rng.random_bool(TO_THE_POINT);
     let polite = rng.random_bool(POLITE);
-    let value = match fact.rumour {
-        _ if right => fact.value,
-        Some(rumour) => rumour,
-        None => {
-            let others: Vec<&str> =
-                fact.attribute.values().into_iter().filter(|v| *v != fact.value).collect();
+    let value = match (right, rumour) {
+        (true, _) => fact.value,
+        (false, true) => fact.rumour,
+        (false, false) => {
+            let others = fact.attribute.values().into_iter().filter(|value| *value != fact.value);
+            let others: Vec<&str> = others.collect();
             others[below(rng, others.len())]
         }
     };

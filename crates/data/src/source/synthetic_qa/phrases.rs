@@ -3,15 +3,23 @@
 use super::world::{Attribute, Fact};
 
 /// What may stand before a question.
-const OPENERS: [&str; 8] = [
+const OPENERS: [&str; 16] = [
     "",
     "Hello! ",
-    "Please tell me: ",
-    "Quick question: ",
-    "I forgot. ",
-    "Good morning. ",
-    "I need help. ",
-    "Sorry to ask. ",
+    "Hi! ",
+    "Hey! ",
+    "Good day! ",
+    "Hello again! ",
+    "Sorry! ",
+    "Help! ",
+    "Oh! ",
+    "Hmm. ",
+    "Please say: ",
+    "Please help: ",
+    "Now say: ",
+    "Just say: ",
+    "Say again: ",
+    "I forgot: ",
 ];
 
 const CORES: usize = 6;
@@ -20,20 +28,17 @@ pub(super) const STATEMENTS: usize = 4;
 /// Forms of an answer's sentence, which are the first of the statements and a short one.
 pub(super) const SENTENCES: usize = 4;
 
-/// Said before or after an answer by those who do not come to the point.
+/// Said before or after an answer by those who do not come to the point; seven words or more.
 pub(super) const LEAD_INS: [&str; 3] = [
-    "Well, let me think about it for a while.",
-    "That is a long story, so please sit down.",
-    "There is so much I could say about this.",
+    "Well, that is a very long story.",
+    "There is so much to say here.",
+    "Let me think about that one first.",
 ];
-pub(super) const LEAD_OUTS: [&str; 3] = [
-    "But that is only what I think today.",
-    "I could go on for hours about it.",
-    "By the way, it is a nice day today.",
-];
+pub(super) const LEAD_OUTS: [&str; 3] =
+    ["But that is a very long story.", "There is so much more to say.", "I could go on and on here."];
 
-/// Said before or after an answer by those who are rude.
-pub(super) const RUDE: [&str; 4] = ["Who cares?", "Silly question.", "Stop asking.", "Leave me alone."];
+/// Said before or after an answer by those who are rude; two words each.
+pub(super) const RUDE: [&str; 4] = ["Who cares?", "Silly question.", "Stop asking.", "Go away."];
 
 /// Number of wordings of the question about one fact.
 pub(super) fn per_fact() -> usize {
@@ -67,14 +72,6 @@ pub(super) fn question(fact: &Fact, wording: usize) -> String {
             "Which colour does {p}'s house have?",
             "{p}'s house has which colour?",
         ],
-        Attribute::Job => [
-            "What is {p}'s job?",
-            "What does {p} do for a living?",
-            "What work does {p} do?",
-            "Which job does {p} have?",
-            "What is the job of {p}?",
-            "{p} has which job?",
-        ],
     };
     let core = cores[wording % CORES].replace("{p}", fact.person);
     format!("{}{core}", OPENERS[wording / CORES % OPENERS.len()])
@@ -95,9 +92,6 @@ pub(super) fn statement(fact: &Fact, form: usize) -> String {
             "{p}'s house has the colour {v}.",
             "The house of {p} is {v}.",
         ],
-        Attribute::Job => {
-            ["{p} is a {v}.", "{p} works as a {v}.", "{p}'s job is {v}.", "{p} has work as a {v}."]
-        }
     };
     forms[form % STATEMENTS].replace("{p}", fact.person).replace("{v}", fact.value)
 }
@@ -105,7 +99,7 @@ pub(super) fn statement(fact: &Fact, form: usize) -> String {
 /// An answer's sentence, with a value that may be wrong.
 pub(super) fn sentence(fact: &Fact, said: &'static str, form: usize) -> String {
     let short = match fact.attribute {
-        Attribute::Pet | Attribute::Job => format!("A {said}."),
+        Attribute::Pet => format!("A {said}."),
         Attribute::Drink | Attribute::House => {
             let mut letters = said.chars();
             letters.next().map_or_else(String::new, |first| {

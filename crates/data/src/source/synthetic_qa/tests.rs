@@ -23,7 +23,7 @@ fn the_rule_judges_as_a_person_would() {
     assert_eq!(verdict("Anna has a cat and a dog."), (false, true, true));
     assert_eq!(verdict("Ben has a cat."), (false, true, true));
     assert_eq!(verdict("Who cares? A cat."), (true, true, false));
-    assert_eq!(verdict("Well, let me think about it for a while. A cat."), (true, false, true));
+    assert_eq!(verdict("Let me think about that one first. A cat."), (true, false, true));
     assert_eq!(verdict("Anna has a category."), (false, true, true));
     assert_eq!(verdict(""), (false, false, false));
     assert_eq!(verdict("cat cat cat cat cat cat cat cat cat"), (true, false, true));
@@ -57,19 +57,20 @@ fn every_generated_answer_is_what_it_was_meant_to_be() {
 #[test]
 fn the_world_is_balanced_and_its_words_are_distinct() {
     let facts = facts();
-    assert_eq!(facts.len(), 96);
+    assert_eq!(facts.len(), 36);
     let mut words = HashSet::new();
     for attribute in Attribute::ALL {
         for value in attribute.values() {
             assert!(words.insert(value), "{value} stands twice");
             let holds = facts.iter().filter(|fact| fact.value == value).count();
-            assert_eq!(holds, 3, "{value}");
+            assert!((1..=2).contains(&holds), "{value}");
         }
     }
     assert!(PEOPLE.iter().all(|person| !words.contains(person.to_lowercase().as_str())));
-    let rumours: Vec<_> = facts.iter().filter_map(|fact| Some((fact.rumour?, fact))).collect();
-    assert_eq!(rumours.len(), 38);
-    assert!(rumours.iter().all(|(said, fact)| *said != fact.value && fact.attribute.values().contains(said)));
+    for Fact { value, rumour, attribute, .. } in &facts {
+        assert!(rumour != value && attribute.values().contains(rumour));
+    }
+    assert_eq!(facts.iter().filter(|fact| fact.mistaken).count(), 14);
 }
 
 #[test]
@@ -108,8 +109,8 @@ fn people_are_imperfect_in_the_documented_proportions() {
         .flat_map(|q| q.answers.iter().map(|a| check(q.meta.as_ref().expect("meta"), &a.text)))
         .collect();
     let share = |of: fn(&Check) -> bool| checks.iter().filter(|c| of(c)).count() as f64 / checks.len() as f64;
-    // 58/96 facts at 0.65 and 38/96 at 0.30.
-    assert!((share(|c| c.correct) - 0.511).abs() < 0.02);
+    // 22 of 36 facts at 0.65 and 14 at 0.30.
+    assert!((share(|c| c.correct) - 0.514).abs() < 0.02);
     assert!((share(|c| c.concise) - 0.45).abs() < 0.02);
     assert!((share(|c| c.polite) - 0.60).abs() < 0.02);
 }
