@@ -28,6 +28,9 @@ pub fn run<B: HydraBackend>(config: &Ppo, context: &mut Context<B>) -> Result<En
         context.recorder,
     )?;
     finish(outcome, |result| {
+        for folder in [file::ACTOR, file::CRITIC].map(|name| context.out(name)) {
+            std::fs::create_dir_all(&folder).map_err(StageError::file("create", &folder))?;
+        }
         result.actor.save(&context.out(file::ACTOR), &config.model)?;
         result.critic.save_classifier(&result.value_head, &context.out(file::CRITIC), &config.model)?;
         result.value_head.save(&context.out(file::VALUE_HEAD))?;

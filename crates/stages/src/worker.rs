@@ -44,7 +44,10 @@ pub fn run_worker<B: HydraBackend>(attempt_dir: &Path, device: &B::Device) -> i3
         }
         Err(error) => {
             let class = error.class();
-            let (code, message, help) = (error.code(), chain(&error), error.advice());
+            let (code, help) = (error.code(), error.advice());
+            // Some messages begin with their code.
+            let message = chain(&error);
+            let message = message.strip_prefix(&format!("{code}: ")).unwrap_or(&message).to_owned();
             eprintln!("{code}: {message}");
             events.send(&Event::Failed { nonce, class, code, message, help });
             if class == FailureClass::Gate { exit::GATE } else { exit::FAILED }
