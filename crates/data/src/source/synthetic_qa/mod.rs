@@ -26,8 +26,8 @@ use crate::{DataError, Document, Meta, order, rng};
 pub const ANSWERS: usize = 3;
 
 /// How often people are right where most know better than the rumour, and where most believe it.
-const RIGHT: f64 = 0.65;
-const RIGHT_IF_MISTAKEN: f64 = 0.30;
+const RIGHT: f64 = 0.60;
+const RIGHT_IF_MISTAKEN: f64 = 0.20;
 /// Of the wrong answers, those that repeat the rumour; the others are anything.
 const REPEATS_RUMOUR: f64 = 0.75;
 /// How often they come to the point, and how often they stay polite.
