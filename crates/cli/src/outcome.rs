@@ -66,13 +66,14 @@ fn row(stage: &StageOutcome, artifact: Option<&Artifact>, printer: &Printer) -> 
     vec![stage.stage.clone(), state, time, memory, result]
 }
 
+/// What a report begins with, its title and the numbers that people look for first, and where the rest is.
 fn report(folder: &Path, printer: &Printer) {
     if let Ok(text) = std::fs::read_to_string(folder.join("results.txt")) {
-        printer.line("");
-        printer.data(&text);
+        for paragraph in text.split("\n\n").take(2) {
+            printer.line(format_args!("\n{}", paragraph.trim_end()));
+        }
     }
-    printer.line("");
-    printer.line(format_args!("report: {}", shown(&folder.join(PAGE)).display()));
+    printer.line(format_args!("\nreport: {}", shown(&folder.join(PAGE)).display()));
 }
 
 /// Relative to the current directory where it lies below.
