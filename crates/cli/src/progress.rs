@@ -29,6 +29,8 @@ struct Stage {
     first: Option<(u64, Instant)>,
     /// Newest loss, for trainers whose progress says nothing itself.
     loss: Option<f64>,
+    /// Tokens trained on or sampled since `first`.
+    tokens: f64,
 }
 
 impl Progress {
@@ -93,7 +95,7 @@ impl Progress {
             ProgressBar::new(0).with_prefix(name.clone()).with_style(style("{spinner} {prefix:<12} {msg}")),
         );
         bar.enable_steady_tick(Duration::from_millis(200));
-        self.stages.insert(name, Stage { bar, said: now, first: None, loss: None });
+        self.stages.insert(name, Stage { bar, said: now, first: None, loss: None, tokens: 0.0 });
     }
 
     fn event(&mut self, name: &str, event: Event) {
@@ -104,6 +106,8 @@ impl Progress {
             Event::Metrics { values, .. } => {
                 if let Some(stage) = self.stages.get_mut(name) {
                     stage.loss = values.get("loss").copied().or(stage.loss);
+                    let tokens = values.get("tokens").or_else(|| values.get("response/tokens"));
+                    stage.tokens += tokens.filter(|_| stage.first.is_some()).copied().unwrap_or_default();
                 }
             }
             Event::Warning { message } => {
@@ -127,7 +131,10 @@ impl Progress {
             words.push(format!("loss {}", format::number(loss)));
         }
         if let Some(rate) = rate {
-            words.push(format!("{} {unit}/s", rounded(rate)));
+            words.push(match stage.tokens {
+                0.0 => format!("{} {unit}/s", rounded(rate)),
+                tokens => format!("{} tokens/s", rounded(tokens / seconds)),
+            });
             if total > step {
                 words.push(format!("ETA {}", format::seconds((total - step) as f64 / rate)));
             }

@@ -92,6 +92,9 @@ where
         let epoch = done as f64 * per_step as f64 / task.rows() as f64;
         let mut metrics: Vec<(&str, f64)> = sums.iter().map(|(name, value)| (*name, *value)).collect();
         metrics.extend([("grad_norm", grad_norm), ("learning_rate", learning_rate), ("epoch", epoch)]);
+        if totals.tokens > 0 {
+            metrics.push(("tokens", totals.tokens as f64));
+        }
         recorder.metrics(done, &metrics);
         recorder.progress(done, total, "step", &format!("loss {:.4}", sums["loss"]));
         let stop = recorder.should_stop() && done < total;

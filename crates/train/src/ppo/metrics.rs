@@ -105,6 +105,7 @@ impl Metrics {
             ("val/grad_norm", sums.critic_grad_norm / sums.steps),
             ("val/explained_variance", explained_variance(&returns, &values)),
             ("response/length", length),
+            ("response/tokens", length * responses),
             ("response/truncated", 1.0 - finished),
             ("lr/actor", config.actor_learning_rate * rate),
             ("lr/critic", config.critic_learning_rate * rate),
