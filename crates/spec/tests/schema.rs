@@ -73,3 +73,15 @@ fn the_reference_page_is_up_to_date() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(written == page, "out of date: PIPELINE_UPDATE_DOCS=1 cargo test -p spec");
 }
+
+#[test]
+fn every_code_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(root.join("src/mistake.rs")).expect("the source");
+    let page = std::fs::read_to_string(root.join("../../docs/errors/spec.md")).expect("the page");
+    let codes: Vec<_> = source.split('"').filter(|text| text.len() == 5 && text.starts_with("E01")).collect();
+    assert!(codes.len() > 15, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("## {code}\n")), "{code} is not documented");
+    }
+}
