@@ -95,6 +95,8 @@ pub struct Checkpoint<B: HydraBackend> {
 struct State {
     identity: Identity,
     step: u64,
+    /// BLAKE3 of the tensors' file.
+    tensors: String,
     numbers: BTreeMap<String, f64>,
 }
 
@@ -152,9 +154,6 @@ impl<B: HydraBackend> Checkpoint<B> {
 
     /// Writes the checkpoint into an existing folder.
     pub fn write(&self, dir: &Path, identity: &Identity) -> Result<(), TrainError> {
-        let state = State { identity: identity.clone(), step: self.step, numbers: self.numbers.clone() };
-        let text = serde_json::to_vec_pretty(&state).map_err(|e| failed(&dir.join(STATE))(e.into()))?;
-        fs::write(dir.join(STATE), text).map_err(failed(&dir.join(STATE)))?;
         let path = dir.join(TENSORS);
         let bytes: Vec<(&String, Vec<usize>, Vec<u8>)> = self
             .tensors
@@ -172,7 +171,15 @@ impl<B: HydraBackend> Checkpoint<B> {
             .collect::<Result<Vec<_>, _>>()
             .map_err(other)?;
         let file = safetensors::serialize(views, None).map_err(other)?;
-        fs::write(&path, file).map_err(failed(&path))
+        let state = State {
+            identity: identity.clone(),
+            step: self.step,
+            tensors: blake3::hash(&file).to_hex().to_string(),
+            numbers: self.numbers.clone(),
+        };
+        fs::write(&path, file).map_err(failed(&path))?;
+        let text = serde_json::to_vec_pretty(&state).map_err(|e| failed(&dir.join(STATE))(e.into()))?;
+        fs::write(dir.join(STATE), text).map_err(failed(&dir.join(STATE)))
     }
 
     /// Reads the checkpoint in `dir`, if it belongs to this run.
@@ -183,6 +190,9 @@ impl<B: HydraBackend> Checkpoint<B> {
             serde_json::from_slice(&read(STATE)?).map_err(|e| damaged(format!("{STATE}: {e}")))?;
         identity.check(&state.identity, dir)?;
         let file = read(TENSORS)?;
+        if blake3::hash(&file).to_hex().as_str() != state.tensors {
+            return Err(damaged(format!("{TENSORS} is not what was written")));
+        }
         let saved = SafeTensors::deserialize(&file).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in saved.iter() {

@@ -147,6 +147,9 @@ pub fn check_rows<'a, B: HydraBackend>(
     let (positions, vocabulary) = (decoder.config().max_position_embeddings, decoder.config().vocab_size);
     for (index, ids) in rows.enumerate() {
         let id = (index + 1).to_string();
+        if ids.is_empty() {
+            return Err(TrainError::Empty { what: format!("row {id} has no token") });
+        }
         if ids.len() > positions {
             return Err(TrainError::TooLong { id, length: ids.len(), positions });
         }

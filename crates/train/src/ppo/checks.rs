@@ -44,7 +44,7 @@ impl Checks {
         let decoder = &policy.hydra().decoder;
         let hidden = super::policy::flatten(decoder.hidden(&TokenBatch::right_padded(&[row], 0), None));
         let logits = decoder.lm_head(hidden).into_data().convert::<f32>().iter::<f32>().collect();
-        let (actor, critic) = (policy.hydra().actor.hash(), policy.critic().hash());
+        let (actor, critic) = (policy.hydra().actor.hash(), policy.hydra().critic.hash());
         Self { row: row.to_vec(), logits, base, actor, critic }
     }
 
@@ -85,7 +85,7 @@ impl Checks {
         if config.actor_learning_rate > 0.0 && policy.hydra().actor.hash() == self.actor {
             return Err(TrainError::AdapterUnchanged { role: "actor" });
         }
-        if config.critic_learning_rate > 0.0 && policy.critic().hash() == self.critic {
+        if config.critic_learning_rate > 0.0 && policy.hydra().critic.hash() == self.critic {
             return Err(TrainError::AdapterUnchanged { role: "critic" });
         }
         self.at_end(policy)

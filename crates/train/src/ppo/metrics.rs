@@ -92,7 +92,7 @@ impl Metrics {
             ("objective/kl", kl),
             ("objective/scores", score),
             ("objective/non_score_reward", penalty),
-            ("objective/rlhf_reward", score + penalty),
+            ("objective/rlhf_reward", mean(&|rollout| f64::from(rollout.shaped_score)) + penalty),
             ("objective/entropy", -mean(&|rollout| total(&rollout.logprobs))),
             ("objective/kl_coef", kl_coef),
             ("policy/approxkl_avg", sums.approxkl / sums.tokens),

@@ -90,7 +90,7 @@ pub fn ppo<B: HydraBackend>(
     let device = decoder.device();
     let base = decoder.hash();
     let ids = prompts.iter().map(|prompt| prompt.prompt_ids.as_slice());
-    let model_hash = format!("{base} {} {lora:?}", reward_head.hash());
+    let model_hash = format!("{base} {} {lora:?} {tokens:?}", reward_head.hash());
     let identity = Identity::new("ppo", config, ids, model_hash, seed);
 
     let mut policy = Policy::new(config, lora, decoder, reward_head, seed)?;

@@ -24,6 +24,8 @@ pub struct Rollout {
     pub finished: bool,
     /// Score of the reward model, unclipped.
     pub score: f32,
+    /// The score as it enters the reward: clipped, less the penalty for a missing EOS.
+    pub shaped_score: f32,
     /// Log-probabilities under the actor that wrote it, nats.
     pub logprobs: Vec<f32>,
     /// The same under the reference.
@@ -150,6 +152,7 @@ pub fn advantages(config: &Ppo, kl_coef: f64, batch: &mut [Rollout]) {
         if !rollout.finished {
             score -= config.missing_eos_penalty as f32;
         }
+        rollout.shaped_score = score;
         rollout.rewards = token_rewards(&rollout.kl, kl_coef, score);
     }
     if config.whiten_rewards {
