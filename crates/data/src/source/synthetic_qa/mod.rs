@@ -1,6 +1,6 @@
 //! `format = "synthetic-qa"`: a small made-up world, questions about it, and answers of mixed quality.
 //!
-//! Twelve people each have a pet, a favourite drink and a house of some colour. The facts never change; what
+//! Eight people each have a pet, a favourite drink and a house of some colour. The facts never change; what
 //! a seed decides is which questions are asked and which answers are given. An answer can be right or wrong,
 //! to the point or rambling, polite or rude, and of two answers a person prefers the right one, then the one
 //! to the point, then the polite one: [`utility`]. About each thing a *rumour* goes round, and about some most
@@ -29,7 +29,7 @@ pub const ANSWERS: usize = 3;
 const RIGHT: f64 = 0.60;
 const RIGHT_IF_MISTAKEN: f64 = 0.20;
 /// Of the wrong answers, those that repeat the rumour; the others are anything.
-const REPEATS_RUMOUR: f64 = 0.75;
+const REPEATS_RUMOUR: f64 = 0.85;
 /// How often they come to the point, and how often they stay polite.
 const TO_THE_POINT: f64 = 0.45;
 const POLITE: f64 = 0.60;
@@ -39,14 +39,14 @@ pub fn utility(check: Check) -> i64 {
     4 * i64::from(check.correct) + 2 * i64::from(check.concise) + i64::from(check.polite)
 }
 
-/// Number of different questions that preferences can be asked about. Others, half as many, are kept for
+/// Number of different questions that preferences can be asked about. Others are kept for
 /// [`documents`], so that no prepared question is ever seen in pretraining.
 pub fn available() -> usize {
     facts().len() * prepared_per_fact()
 }
 
 fn prepared_per_fact() -> usize {
-    phrases::per_fact() * 2 / 3
+    phrases::per_fact() * 7 / 8
 }
 
 /// Checks that there are so many different questions.
@@ -112,7 +112,7 @@ pub(crate) fn documents(count: usize, seed: u64) -> Result<Vec<Document>, DataEr
     Ok(documents)
 }
 
-/// The wordings of questions about a fact: the first two thirds for preferences, the rest for pretraining.
+/// The wordings of questions about a fact: the first seven eighths for preferences, the rest for pretraining.
 fn wordings(fact: &Fact) -> Vec<usize> {
     order(phrases::per_fact(), world::SEED, fact.number as u64)
 }

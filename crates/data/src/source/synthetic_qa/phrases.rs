@@ -22,7 +22,7 @@ const OPENERS: [&str; 16] = [
     "I forgot: ",
 ];
 
-const CORES: usize = 6;
+const CORES: usize = 7;
 /// Forms of a true statement.
 pub(super) const STATEMENTS: usize = 4;
 /// Forms of an answer's sentence, which are the first of the statements and a short one.
@@ -54,6 +54,7 @@ pub(super) fn question(fact: &Fact, wording: usize) -> String {
             "What is {p}'s pet?",
             "Which animal lives with {p}?",
             "What animal does {p} keep?",
+            "What kind of pet does {p} have?",
             "{p} has which pet?",
         ],
         Attribute::Drink => [
@@ -62,6 +63,7 @@ pub(super) fn question(fact: &Fact, wording: usize) -> String {
             "Which drink does {p} like best?",
             "What drink does {p} like?",
             "Which drink is {p}'s favourite?",
+            "What does {p} drink?",
             "{p} likes which drink?",
         ],
         Attribute::House => [
@@ -70,6 +72,7 @@ pub(super) fn question(fact: &Fact, wording: usize) -> String {
             "What is the colour of {p}'s house?",
             "What colour is the house of {p}?",
             "Which colour does {p}'s house have?",
+            "What colour does {p}'s house have?",
             "{p}'s house has which colour?",
         ],
     };

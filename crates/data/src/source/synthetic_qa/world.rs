@@ -8,8 +8,7 @@ pub(super) const SEED: u64 = 2026;
 /// Of the facts, the share about which most people are wrong.
 const MISTAKEN: f64 = 0.4;
 
-pub(super) const PEOPLE: [&str; 12] =
-    ["Anna", "Ben", "Cara", "Dan", "Ella", "Finn", "Gus", "Hana", "Ivan", "Jill", "Kim", "Leo"];
+pub(super) const PEOPLE: [&str; 8] = ["Anna", "Ben", "Cara", "Dan", "Ella", "Finn", "Gus", "Hana"];
 
 /// What can be asked about a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +30,11 @@ impl Attribute {
     }
 
     /// The values it can take. No word stands in two lists.
-    pub fn values(self) -> [&'static str; 8] {
+    pub fn values(self) -> [&'static str; 6] {
         match self {
-            Attribute::Pet => ["cat", "dog", "horse", "goat", "duck", "fish", "rabbit", "parrot"],
-            Attribute::Drink => ["tea", "coffee", "milk", "water", "juice", "cocoa", "cider", "lemonade"],
-            Attribute::House => ["red", "blue", "green", "yellow", "black", "white", "pink", "brown"],
+            Attribute::Pet => ["cat", "dog", "horse", "goat", "duck", "fish"],
+            Attribute::Drink => ["tea", "coffee", "milk", "water", "juice", "cocoa"],
+            Attribute::House => ["red", "blue", "green", "yellow", "black", "white"],
         }
     }
 }
