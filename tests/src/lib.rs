@@ -28,7 +28,12 @@ pub fn binary() -> PathBuf {
 /// `pipeline ARGS` in `dir`, cut off from the caller's environment as far as it matters.
 pub fn pipeline(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
-    command.args(args).current_dir(dir).stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("PIPELINE_STATE_DIR");
+    command
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1")
+        .env_remove("PIPELINE_STATE_DIR");
     command
 }
 
@@ -106,7 +111,9 @@ pub fn assert_same_results(one: &Path, other: &Path) {
 pub fn tree(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").expect("/proc can be read").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         // The name in parentheses may hold anything; the parent is the second field after it.
         let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).map(str::parse);
