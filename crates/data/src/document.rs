@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spec::stage::{Format, OnBadRow, Source};
+use spec::stage::{Format, Source};
 
 use crate::source::{BadRows, jsonl, stackexchange_dump, synthetic_qa};
 use crate::{DataError, Ledger};
@@ -21,11 +21,12 @@ pub struct Document {
 /// - JSON lines: the field `text`;
 /// - the synthetic world: statements of its facts and exchanges about them, `questions` of each.
 ///
-/// Documents without text are left out. A source with none left is an error, as is a bad row.
+/// Documents without text are left out. A source with none left is an error; what a bad row
+/// is, `on_bad_row` says.
 pub fn texts(source: &Source, seed: u64) -> Result<Vec<Document>, DataError> {
     let path = Path::new(&source.path);
     let mut ledger = Ledger::default();
-    let mut bad = BadRows { policy: OnBadRow::Error, ledger: &mut ledger };
+    let mut bad = BadRows { policy: source.on_bad_row, ledger: &mut ledger };
     let mut documents = match source.format {
         Format::Jsonl => jsonl::documents(path, &mut bad)?,
         Format::SyntheticQa => synthetic_qa::documents(source.questions, seed)?,

@@ -19,7 +19,7 @@ use crate::{
 pub fn prepare(config: &Prepare, tokenizer: &Tokenizer, seed: u64, out: &Path) -> Result<Card, DataError> {
     let template = Template::new(&config.prompt_template, tokenizer)?;
     split::validate(&config.split)?;
-    let (questions, mut ledger) = source::read(&config.source, seed, config.on_bad_row)?;
+    let (questions, mut ledger) = source::read(&config.source, seed)?;
     let mut card = Card {
         questions_read: questions.len(),
         answers_read: questions.iter().map(|question| question.answers.len()).sum(),

@@ -18,7 +18,7 @@ fn a53_marks_crlf_blank_lines_and_other_fields_are_no_trouble() {
                    {\"id\": 7, \"prompt\": \"\", \"chosen\": \"c\", \"rejected\": \"r\", \"meta\": {\"answer\": \"cat\"}}";
     let source = source(&project, content);
     validate_source(&source).expect("is valid");
-    let (questions, _) = source::read(&source, 0, OnBadRow::Error).expect("reads");
+    let (questions, _) = source::read(&source, 0).expect("reads");
     assert_eq!(questions.len(), 2);
     assert_eq!((questions[0].id.as_str(), questions[0].prompt.as_str()), ("line-1", "pé 👩‍🚀"));
     assert_eq!(questions[1].id, "7");
@@ -43,11 +43,12 @@ fn a53_a55_bad_rows_are_named_by_line_or_skipped_and_counted() {
         let project = Project::new();
         let content = [ROW.as_bytes(), b"\n", bad, b"\n", ROW.as_bytes()].concat();
         let source = source(&project, content);
-        let error = source::read(&source, 0, OnBadRow::Error).expect_err("is refused");
+        let error = source::read(&source, 0).expect_err("is refused");
         assert!(matches!(error, DataError::BadRow { .. }));
         let message = error.to_string();
         assert!(message.contains("rows.jsonl:line 2: ") && message.contains(problem), "{message}");
-        let (questions, ledger) = source::read(&source, 0, OnBadRow::Skip).expect("is skipped");
+        let (questions, ledger) =
+            source::read(&Source { on_bad_row: OnBadRow::Skip, ..source.clone() }, 0).expect("is skipped");
         assert_eq!((questions.len(), ledger.count(Reason::BadRow)), (2, 1), "{message}");
     }
 }

@@ -151,7 +151,8 @@ fn bad_rows_stop_or_are_skipped_as_the_file_says() {
     let content =
         rows([row("a", "yes", "no"), "{\"prompt\": 1}".into(), row("b", "yes", "no"), row("c", "y", "n")]);
     assert!(matches!(prepared(&content, |_| {}), Err(DataError::BadRow { .. })));
-    let (card, ..) = prepared(&content, |config| config.on_bad_row = OnBadRow::Skip).expect("prepares");
+    let (card, ..) =
+        prepared(&content, |config| config.source.on_bad_row = OnBadRow::Skip).expect("prepares");
     assert_eq!(card.dropped.count(Reason::BadRow), 1);
     assert_eq!(card.dropped.0[&Reason::BadRow].examples, ["line 2"]);
 }
@@ -174,7 +175,7 @@ fn mistakes_in_the_configuration_are_found_before_anything_is_read() {
     assert!(refused(&|c| c.source.path = "nowhere".into()).contains("cannot read `nowhere`"));
     let world = |questions, eval| {
         move |c: &mut Prepare| {
-            c.source = Source { format: Format::SyntheticQa, path: String::new(), questions };
+            c.source = Source { format: Format::SyntheticQa, questions, ..Source::default() };
             c.eval = eval;
         }
     };

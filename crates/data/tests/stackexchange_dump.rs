@@ -14,14 +14,14 @@ fn source(path: &std::path::Path) -> Source {
 
 fn read(content: impl AsRef<[u8]>, on_bad_row: OnBadRow) -> Result<(Vec<Question>, Ledger), DataError> {
     let project = Project::new();
-    source::read(&source(&project.write("Posts.xml", content)), 0, on_bad_row)
+    source::read(&Source { on_bad_row, ..source(&project.write("Posts.xml", content)) }, 0)
 }
 
 /// The message, with the file's folder left out.
 fn error(content: impl AsRef<[u8]>) -> String {
     let project = Project::new();
     let path = project.write("Posts.xml", content);
-    let error = source::read(&source(&path), 0, OnBadRow::Error).expect_err("is refused").to_string();
+    let error = source::read(&source(&path), 0).expect_err("is refused").to_string();
     error.replace(&project.root().display().to_string(), "")
 }
 
@@ -44,7 +44,7 @@ fn real_dumps_equal_the_independent_count() {
     for (file, expected) in golden {
         let Some(path) = testkit::shared_data(&format!("stackexchange/{file}")) else { return };
         validate_source(&source(&path)).expect("is valid");
-        let (questions, ledger) = source::read(&source(&path), 0, OnBadRow::Error).expect("reads");
+        let (questions, ledger) = source::read(&source(&path), 0).expect("reads");
         assert!(ledger.0.is_empty(), "{ledger:?}");
         assert_eq!(expected["questions"], questions.len());
         assert_eq!(expected["answers"], questions.iter().map(|q| q.answers.len()).sum::<usize>());
@@ -114,8 +114,7 @@ fn what_is_no_dump_is_named() {
     assert!(error("<posts/>").contains("no usable row"));
     let only_answers = r#"<posts><row Id="1" PostTypeId="2" ParentId="3" Score="0" Body="b" /></posts>"#;
     assert!(error(only_answers).contains("no question among its 1 rows"));
-    let missing =
-        source::read(&source("nowhere/Posts.xml".as_ref()), 0, OnBadRow::Skip).expect_err("missing");
+    let missing = source::read(&source("nowhere/Posts.xml".as_ref()), 0).expect_err("missing");
     assert!(matches!(missing, DataError::Read { .. }) && missing.to_string().contains("nowhere/Posts.xml"));
 }
 

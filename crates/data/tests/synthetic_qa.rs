@@ -6,7 +6,7 @@ use spec::stage::{Format, Prepare, Source};
 use testkit::Project;
 
 fn world(questions: usize) -> Source {
-    Source { format: Format::SyntheticQa, path: String::new(), questions }
+    Source { format: Format::SyntheticQa, questions, ..Source::default() }
 }
 
 #[test]

@@ -50,10 +50,10 @@ impl BadRows<'_> {
 }
 
 /// The questions of a source in its order, and what was left out on the way.
-pub fn read(source: &Source, seed: u64, on_bad_row: OnBadRow) -> Result<(Vec<Question>, Ledger), DataError> {
+pub fn read(source: &Source, seed: u64) -> Result<(Vec<Question>, Ledger), DataError> {
     let path = Path::new(&source.path);
     let mut ledger = Ledger::default();
-    let mut bad = BadRows { policy: on_bad_row, ledger: &mut ledger };
+    let mut bad = BadRows { policy: source.on_bad_row, ledger: &mut ledger };
     let questions = match source.format {
         Format::StackexchangeDump => stackexchange_dump::questions(path, &mut bad),
         Format::Jsonl => jsonl::questions(path, &mut bad),

@@ -13,6 +13,8 @@ section! {
         pub path: String = String::new(),
         /// `synthetic-qa` only: number of questions in the world.
         pub questions: usize = 2000 => at_least(1.0),
+        /// What happens to a row that cannot be read.
+        pub on_bad_row: OnBadRow = OnBadRow::Error,
     }
 }
 
@@ -45,8 +47,6 @@ section! {
         pub split: BTreeMap<String, f64> = BTreeMap::from([("sft".into(), 6.0), ("ppo".into(), 4.0)]) => above(0.0),
         /// Questions held out as split `eval` before the others are shared out.
         pub eval: usize = 500,
-        /// What happens to a row that cannot be read.
-        pub on_bad_row: OnBadRow = OnBadRow::Error,
     }
     flatten {
         pub source: Source,
