@@ -1,4 +1,4 @@
-//! What can stop a stage, and what the engine is told of it. Codes are explained in `docs/errors/`.
+//! What can stop a stage, and what the engine is told of it. Codes are explained in `docs/errors/stages.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,20 @@ pub enum StageError {
         help("train the reward model longer or on more pairs, or lower `min_accuracy` knowingly")
     )]
     RewardGate { accuracy: f64, min_accuracy: f64 },
+
+    #[error("`{device}` cannot be used: {problem}")]
+    #[diagnostic(
+        code(E0908),
+        help("see that `nvidia-smi` lists the GPU, or take `device = \"auto\"` or `device = \"cpu\"`")
+    )]
+    NoDevice { device: String, problem: String },
+
+    #[error("`{device}` cannot be used: this program was built without CUDA")]
+    #[diagnostic(
+        code(E0909),
+        help("build it with `--features cuda`, or take `device = \"auto\"` or `device = \"cpu\"`")
+    )]
+    NoCuda { device: String },
 }
 
 impl StageError {
