@@ -1,11 +1,11 @@
-//! What can be known to be wrong before any stage starts: paths, data files, model folders.
+//! What can be known to be wrong before any stage starts: the device, paths, data files, model folders.
 
 use std::path::Path;
 
 use miette::Diagnostic;
 use serde_json::Value;
 use spec::stage::{FileRole, InputFile};
-use spec::{Mistake, Pipeline, Stage, StageConfig};
+use spec::{Device, Mistake, Pipeline, Stage, StageConfig};
 
 use crate::failure::Failure;
 
@@ -15,6 +15,11 @@ const NOT_THERE: &str = "E0118";
 /// Checks everything that the pipeline names; all mistakes at once.
 pub fn check(pipeline: &Pipeline) -> Result<(), Failure> {
     let mut mistakes = Vec::new();
+    if let Device::Cuda(index) = pipeline.model.device
+        && let Err(error) = cuda::probe(index)
+    {
+        mistakes.push(mistake(pipeline, "model.device", &error));
+    }
     let mut base_checked = false;
     for stage in &pipeline.stages {
         for file in stage.files(&pipeline.model.base) {

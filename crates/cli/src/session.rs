@@ -101,19 +101,9 @@ pub fn options() -> Result<Options, Failure> {
         worker: vec![program.into(), "worker".into()],
         cwd,
         command: command_line(),
-        accelerators: accelerators(),
+        accelerators: cuda::devices(),
         executor: None,
     })
-}
-
-#[cfg(feature = "cuda")]
-fn accelerators() -> Vec<String> {
-    cuda::devices()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn accelerators() -> Vec<String> {
-    Vec::new()
 }
 
 /// What the user typed, for others that find a run taken.

@@ -131,3 +131,6 @@ pub trait HydraBackend: Backend {
         plain::pick_logprobs_backward(logits, targets, grad)
     }
 }
+
+#[cfg(feature = "cuda")]
+impl HydraBackend for burn::backend::Cuda {}

@@ -24,4 +24,5 @@ mod reward_eval;
 mod rouge;
 mod sft;
 
-pub use worker::run_worker;
+pub use error::StageError;
+pub use worker::{refuse, run_worker};

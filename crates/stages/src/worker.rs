@@ -42,17 +42,34 @@ pub fn run_worker<B: HydraBackend>(attempt_dir: &Path, device: &B::Device) -> i3
             events.send(&Event::Interrupted { nonce, step });
             exit::INTERRUPTED
         }
+        Err(error) => fail(&mut events, nonce, &error),
+    }
+}
+
+/// The life of a worker that cannot even begin, such as one whose device is not there: the attempt fails with
+/// `error`. Returns the process's exit code.
+pub fn refuse(attempt_dir: &Path, error: &StageError) -> i32 {
+    match open(attempt_dir) {
+        Ok((request, mut events)) => {
+            events.send(&Event::Started { nonce: request.nonce.clone(), pid: std::process::id() });
+            fail(&mut events, request.nonce, error)
+        }
         Err(error) => {
-            let class = error.class();
-            let (code, help) = (error.code(), error.advice());
-            // Some messages begin with their code.
-            let message = chain(&error);
-            let message = message.strip_prefix(&format!("{code}: ")).unwrap_or(&message).to_owned();
-            eprintln!("{code}: {message}");
-            events.send(&Event::Failed { nonce, class, code, message, help });
-            if class == FailureClass::Gate { exit::GATE } else { exit::FAILED }
+            eprintln!("{error}");
+            exit::FAILED
         }
     }
+}
+
+fn fail(events: &mut EventLog, nonce: String, error: &StageError) -> i32 {
+    let class = error.class();
+    let (code, help) = (error.code(), error.advice());
+    // Some messages begin with their code.
+    let message = chain(error);
+    let message = message.strip_prefix(&format!("{code}: ")).unwrap_or(&message).to_owned();
+    eprintln!("{code}: {message}");
+    events.send(&Event::Failed { nonce, class, code, message, help });
+    if class == FailureClass::Gate { exit::GATE } else { exit::FAILED }
 }
 
 fn open(attempt_dir: &Path) -> Result<(Request, EventLog), StageError> {

@@ -16,7 +16,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Format, lints, file sizes, tests, doc tests.
+    /// Format, file sizes, lints, the CUDA feature, tests, doc tests.
     Ci,
     /// Refuse source files over 800 lines, name those over 500.
     Sizes,
@@ -34,6 +34,8 @@ fn ci() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     sizes::check()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // Compiles the CUDA backend without a toolkit or a GPU.
+    cargo(&["check", "-p", "cli", "--features", "cuda"])?;
     cargo(&["test", "--workspace"])?;
     println!("ci: all green");
     Ok(())

@@ -2,25 +2,21 @@
 
 use std::path::Path;
 
+use engine::protocol::{Request, file};
+use spec::Device;
+
 /// Runs the attempt on the backend of the device that it was given; gives the protocol's exit code.
 pub fn worker(attempt_dir: &Path) -> u8 {
-    let code = dispatch(attempt_dir);
+    let code = match device(attempt_dir) {
+        Some(Device::Cuda(index)) => cuda::run_worker(attempt_dir, index),
+        _ => cpu::run_worker(attempt_dir),
+    };
     u8::try_from(code).unwrap_or(crate::failure::exit::STAGE_FAILED)
 }
 
-#[cfg(feature = "cuda")]
-fn dispatch(attempt_dir: &Path) -> i32 {
-    use engine::protocol::{Request, file};
-
-    let request = std::fs::read(attempt_dir.join(file::REQUEST)).ok();
-    let request: Option<Request> = request.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    if request.is_some_and(|request| request.device.starts_with("cuda")) {
-        return cuda::run_worker(attempt_dir);
-    }
-    cpu::run_worker(attempt_dir)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn dispatch(attempt_dir: &Path) -> i32 {
-    cpu::run_worker(attempt_dir)
+/// The device of the request. One that cannot be read is reported by whichever backend is started.
+fn device(attempt_dir: &Path) -> Option<Device> {
+    let request = std::fs::read(attempt_dir.join(file::REQUEST)).ok()?;
+    let request: Request = serde_json::from_slice(&request).ok()?;
+    request.device.parse().ok()
 }
