@@ -124,6 +124,16 @@ fn files_are_checked_before_anything_runs() {
 }
 
 #[test]
+#[cfg(not(feature = "cuda"))]
+fn a_gpu_without_cuda_in_the_program_is_refused_before_anything_runs() {
+    let project = project();
+    let text = project.read("p.toml") + "\n[model]\ndevice = \"cuda:1\"\n";
+    project.write("gpu.toml", text);
+    snapshot!(run(&project, &["validate", "gpu.toml"]));
+    snapshot!(run(&project, &["run", "gpu.toml"]));
+}
+
+#[test]
 fn plan_and_graph() {
     let project = project();
     snapshot!(run(&project, &["plan", "p.toml"]));
