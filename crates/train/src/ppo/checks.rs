@@ -133,3 +133,75 @@ pub fn initial_ratio(statistics: &Statistics) -> Result<(), TrainError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Flex;
+    use model::{Head, Llama, LlamaConfig};
+
+    use super::*;
+
+    fn policy() -> (Policy<Flex>, String) {
+        let config = LlamaConfig {
+            vocab_size: 12,
+            hidden_size: 8,
+            intermediate_size: 8,
+            num_hidden_layers: 1,
+            num_attention_heads: 2,
+            num_key_value_heads: 1,
+            head_dim: 4,
+            ..LlamaConfig::default()
+        };
+        let decoder = Llama::<Flex>::init(&config, 1, &Default::default());
+        let base = decoder.hash();
+        let head = Head::init(8, 0.5, 2, &Default::default());
+        let policy = Policy::new(&Ppo::default(), &spec::Lora::default(), decoder, head, 3).expect("fits");
+        (policy, base)
+    }
+
+    #[test]
+    fn a84_a_first_kl_that_is_not_0_stops_the_run() {
+        let rollout =
+            |logprob| Rollout { logprobs: vec![logprob], ref_logprobs: vec![-1.0], ..Rollout::default() };
+        assert!(initial_kl(&[rollout(-1.0)]).is_ok());
+        for logprob in [-1.1, -0.9, f32::NAN] {
+            assert!(matches!(initial_kl(&[rollout(logprob)]), Err(TrainError::InitialKl { .. })));
+        }
+    }
+
+    #[test]
+    fn a82_a_first_ratio_that_is_not_1_stops_the_run() {
+        let statistics = |log_ratio| Statistics { log_ratios: vec![0.0, log_ratio], ..Statistics::default() };
+        assert!(initial_ratio(&statistics(1e-6)).is_ok());
+        for log_ratio in [1e-4, -1e-4, f32::NAN] {
+            assert!(matches!(initial_ratio(&statistics(log_ratio)), Err(TrainError::InitialRatio { .. })));
+        }
+    }
+
+    #[test]
+    fn a85_adapters_must_change_and_the_base_must_not() {
+        let (mut policy, base) = policy();
+        let checks = Checks::new(&policy, &[1, 2, 3], base.clone());
+        let tokens = SpecialTokens { eos: 0, pad: 1 };
+        checks.before(&policy, None, tokens).expect("a fresh policy passes");
+        let config = Ppo::default();
+        let changed = |lora: &model::Lora<Flex>| lora.map(&mut |_, tensor| tensor.clone() + 0.01);
+        let error = checks.after_first_update(&policy, &config).expect_err("nothing was trained");
+        assert!(matches!(error, TrainError::AdapterUnchanged { role: "actor" }), "{error}");
+        policy.set_actor(changed(&policy.hydra().actor));
+        let error = checks.after_first_update(&policy, &config).expect_err("the critic was not trained");
+        assert!(matches!(error, TrainError::AdapterUnchanged { role: "critic" }), "{error}");
+        let mut critic = policy.critic();
+        critic.adapter = changed(&critic.adapter);
+        policy.set_critic(critic);
+        checks.after_first_update(&policy, &config).expect("both have changed, the base has not");
+
+        let other = Checks { base: "another".into(), ..checks.clone() };
+        let error = other.at_end(&policy).expect_err("the base is another one");
+        assert!(matches!(error, TrainError::BaseChanged { .. }), "{error}");
+        let mut logits = checks.logits.clone();
+        logits[0] += 1e-3;
+        let error = Checks { logits, ..checks }.at_end(&policy).expect_err("the logits are others");
+        assert!(matches!(error, TrainError::AdapterOff { .. }), "{error}");
+    }
+}
