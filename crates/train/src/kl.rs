@@ -1,6 +1,6 @@
 //! KL of the policy to the reference: per-token estimators and the controllers of its weight.
 
-use spec::stage::KlEstimator;
+use spec::stage::{KlEstimator, Ppo};
 
 /// Estimate of KL(policy ‖ reference) in nats at one sampled token.
 ///
@@ -36,6 +36,16 @@ pub enum Controller {
 }
 
 impl Controller {
+    /// The controller that a configuration asks for.
+    pub fn new(config: &Ppo) -> Self {
+        let coef = config.kl_coef;
+        if config.adaptive_kl {
+            Self::Adaptive { coef, target: config.kl_target, horizon: config.kl_horizon }
+        } else {
+            Self::Fixed { coef }
+        }
+    }
+
     /// The present weight, per nat.
     pub fn coef(&self) -> f64 {
         match self {

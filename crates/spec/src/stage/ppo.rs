@@ -30,6 +30,12 @@ section! {
         pub temperature: f64 = 1.0 => above(0.0),
         /// Weight of the per-token KL penalty, per nat.
         pub kl_coef: f64 = 0.02 => at_least(0.0),
+        /// Steer the weight to `kl_target`, beginning at `kl_coef`.
+        pub adaptive_kl: bool = false,
+        /// `adaptive_kl`: wanted KL to the reference, nats per response.
+        pub kl_target: f64 = 6.0 => above(0.0),
+        /// `adaptive_kl`: responses over which the weight reacts.
+        pub kl_horizon: f64 = 10_000.0 => above(0.0),
         /// Estimator of the KL penalty.
         pub kl_estimator: KlEstimator = KlEstimator::K1,
         /// The stage is refused when the mean KL to the reference (nats per response) goes above; 0 = no bound.

@@ -95,7 +95,7 @@ pub fn ppo<B: HydraBackend>(
 
     let mut policy = Policy::new(config, lora, decoder, reward_head, seed)?;
     let mut optimizers = Optimizers::new(config);
-    let mut controller = Controller::Fixed { coef: config.kl_coef };
+    let mut controller = Controller::new(config);
     let mut history = Metrics::default();
     let total = (config.total_episodes as u64).div_ceil(config.batch_size as u64);
     let schedule = Schedule::new(config.lr_scheduler_type, config.warmup_steps, total);

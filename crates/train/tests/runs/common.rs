@@ -62,7 +62,7 @@ pub fn prompts() -> Vec<Prompt> {
     pairs().into_iter().map(prompt).collect()
 }
 
-/// Keeps metrics and checkpoints; asks to stop once `stop_after` steps are done.
+/// Keeps metrics and, given a folder, checkpoints; asks to stop once `stop_after` steps are done.
 #[derive(Default)]
 pub struct Keeper {
     pub metrics: Vec<String>,
@@ -97,6 +97,9 @@ impl Recorder for Keeper {
         write: &mut dyn FnMut(&Path) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         self.saved.push(step);
+        if self.folder.as_os_str().is_empty() {
+            return Ok(());
+        }
         let folder = self.folder.join(step.to_string());
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         write(&folder)

@@ -66,6 +66,23 @@ fn ppo_updates_do_not_depend_on_micro_batches_and_their_padding() {
 }
 
 #[test]
+fn the_order_of_a_steps_rows_plays_no_part() {
+    let run = |pairs: Vec<data::Pair>| {
+        let mut config = hydra_sft();
+        // One step sees every row.
+        config.training.per_device_train_batch_size = pairs.len();
+        (config.training.max_steps, config.training.save_steps) = (3, 100);
+        let mut keeper = Keeper::default();
+        let decoder = crate::common::decoder();
+        train::hydra_sft(&config, &pairs, &[], decoder, 1, 7, &mut keeper).expect("runs");
+        keeper
+    };
+    let mut reversed = crate::common::pairs();
+    reversed.reverse();
+    assert_close("rows in another order", &run(crate::common::pairs()), &run(reversed), 2e-4);
+}
+
+#[test]
 fn a_longer_neighbour_changes_no_score() {
     let (decoder, head) = (crate::common::decoder(), crate::common::head());
     let pairs = crate::common::pairs();

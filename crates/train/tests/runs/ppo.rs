@@ -41,10 +41,8 @@ fn the_probe_must_score_as_it_did_in_reward_eval() {
             Some(Probe { prompt_ids: prompt_ids.clone(), response_ids: response_ids.clone(), reward });
         let (config, lora, prompts) = (ppo(), lora(), prompts());
         let mut keeper = Keeper { stop_after: Some(1), ..Keeper::default() };
-        keeper.folder = tempfile::tempdir().expect("a folder").keep();
         let outcome =
             train::ppo(&config, &lora, &prompts, decoder(), head(), probe, TOKENS, SEED, &mut keeper);
-        std::fs::remove_dir_all(&keeper.folder).expect("the folder can go");
         outcome.map(drop)
     };
     run(reward).expect("the same reward passes");
@@ -59,8 +57,7 @@ fn a_kl_above_the_bound_refuses_the_stage() {
     let mut config = ppo();
     (config.kl_coef, config.max_kl) = (0.0, 1e-9);
     config.kl_estimator = spec::stage::KlEstimator::K3;
-    let error = run_ppo(&config, &mut Keeper { folder: std::env::temp_dir(), ..Keeper::default() })
-        .expect_err("KL grows");
+    let error = run_ppo(&config, &mut Keeper::default()).expect_err("KL grows");
     assert!(matches!(error, TrainError::KlGate { .. }), "{error}");
     assert_eq!(error.class(), Class::Gate);
 }

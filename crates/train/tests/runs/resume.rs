@@ -29,6 +29,26 @@ fn stopped_at_any_step_and_resumed_it_is_the_same_run() {
 }
 
 #[test]
+fn a4_an_adaptive_kl_coefficient_goes_on_where_it_was() {
+    let mut config = ppo();
+    (config.adaptive_kl, config.kl_target, config.kl_horizon) = (true, 1e-3, 20.0);
+    let folder = tempfile::tempdir().expect("a folder");
+    let keeper = |name: &str| Keeper { folder: folder.path().join(name), ..Keeper::default() };
+    let mut whole = keeper("whole");
+    let expected = run_ppo(&config, &mut whole).expect("runs");
+    let mut first = Keeper { stop_after: Some(4), ..keeper("first") };
+    run_ppo(&config, &mut first).expect("runs");
+    let mut second = Keeper { resume: Some(folder.path().join("first/4")), ..keeper("second") };
+    assert_eq!(run_ppo(&config, &mut second).expect("resumes"), expected);
+    assert_eq!([first.metrics, second.metrics].concat(), whole.metrics);
+    let coef = |row: usize| {
+        let values = &whole.rows[row].1;
+        values.iter().find(|(name, _)| name == "objective/kl_coef").expect("it is measured").1
+    };
+    assert_ne!(coef(0), coef(7), "the coefficient moves");
+}
+
+#[test]
 fn a_checkpoint_of_another_run_is_refused_and_says_what_differs() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut first = Keeper { folder: folder.path().to_path_buf(), stop_after: Some(2), ..Keeper::default() };
