@@ -212,3 +212,28 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> TrainError {
     let path = path.to_path_buf();
     move |source| TrainError::Write { path, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Flex;
+    use rand::Rng;
+    use spec::stage::Sft;
+
+    use super::*;
+
+    #[test]
+    fn a4_numbers_come_back_bit_for_bit() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let identity = Identity::new("test", &Sft::default(), std::iter::empty(), String::new(), 1);
+        let mut saved = Checkpoint::<Flex>::new(3);
+        let mut rng = data::rng(1, &["numbers".into()]);
+        for index in 0..20_000 {
+            saved.numbers.insert(index.to_string(), rng.random_range(-10.0..10.0));
+        }
+        saved.write(dir.path(), &identity).expect("it writes");
+        let read = Checkpoint::<Flex>::read(dir.path(), &identity, &Default::default()).expect("it reads");
+        let bits =
+            |numbers: &BTreeMap<String, f64>| -> Vec<u64> { numbers.values().map(|n| n.to_bits()).collect() };
+        assert_eq!(bits(&read.numbers), bits(&saved.numbers));
+    }
+}

@@ -58,7 +58,8 @@ impl Controller {
     pub fn observe(&mut self, kl: f64, responses: usize) {
         if let Self::Adaptive { coef, target, horizon } = self {
             let error = (kl / *target - 1.0).clamp(-0.2, 0.2);
-            *coef *= 1.0 + error * responses as f64 / *horizon;
+            // Never below 0, however many responses come at once.
+            *coef *= (1.0 + error * responses as f64 / *horizon).max(0.0);
         }
     }
 

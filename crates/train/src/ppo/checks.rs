@@ -85,7 +85,8 @@ impl Checks {
         if config.actor_learning_rate > 0.0 && policy.hydra().actor.hash() == self.actor {
             return Err(TrainError::AdapterUnchanged { role: "actor" });
         }
-        if config.critic_learning_rate > 0.0 && policy.hydra().critic.hash() == self.critic {
+        let critic_learns = config.critic_learning_rate > 0.0 && config.vf_coef > 0.0;
+        if critic_learns && policy.hydra().critic.hash() == self.critic {
             return Err(TrainError::AdapterUnchanged { role: "critic" });
         }
         self.at_end(policy)
