@@ -124,8 +124,8 @@ fn train<B: HydraBackend>(
     if task.rows.is_empty() {
         return Err(TrainError::Empty { what: "no row has two tokens".into() });
     }
-    check_rows(task.rows.iter().map(|row| row.ids.as_slice()), &decoder)?;
-    check_rows(held_out.iter().map(|row| row.ids.as_slice()), &decoder)?;
+    check_rows(numbered(task.rows.iter().map(|row| row.ids.as_slice())), &decoder)?;
+    check_rows(numbered(held_out.iter().map(|row| row.ids.as_slice())), &decoder)?;
     let ids = task.rows.iter().map(|row| row.ids.as_slice());
     let identity = Identity::new(trainer, section, ids, decoder.hash(), seed);
     let batch = training.per_device_train_batch_size;
@@ -139,14 +139,18 @@ fn train<B: HydraBackend>(
     }))
 }
 
-/// Refuses rows that the model cannot read.
+/// Rows without a name of their own, counted from 1.
+pub fn numbered<'a>(rows: impl Iterator<Item = &'a [u32]>) -> impl Iterator<Item = (String, &'a [u32])> {
+    rows.enumerate().map(|(index, ids)| ((index + 1).to_string(), ids))
+}
+
+/// Refuses rows, given by name, that the model cannot read.
 pub fn check_rows<'a, B: HydraBackend>(
-    rows: impl Iterator<Item = &'a [u32]>,
+    rows: impl Iterator<Item = (String, &'a [u32])>,
     decoder: &Llama<B>,
 ) -> Result<(), TrainError> {
     let (positions, vocabulary) = (decoder.config().max_position_embeddings, decoder.config().vocab_size);
-    for (index, ids) in rows.enumerate() {
-        let id = (index + 1).to_string();
+    for (id, ids) in rows {
         if ids.is_empty() {
             return Err(TrainError::Empty { what: format!("row {id} has no token") });
         }

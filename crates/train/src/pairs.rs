@@ -132,8 +132,11 @@ fn train<B: HydraBackend>(
     let held_out = &different_or_none(held_out);
     let whole = |pair: &Pair, response: &[u32]| [pair.prompt_ids.as_slice(), response].concat();
     for pair in pairs.iter().chain(held_out) {
+        if pair.chosen_ids.is_empty() || pair.rejected_ids.is_empty() {
+            return Err(TrainError::Empty { what: format!("pair {} has an empty response", pair.id) });
+        }
         let rows = [whole(pair, &pair.chosen_ids), whole(pair, &pair.rejected_ids)];
-        check_rows(rows.iter().map(Vec::as_slice), &decoder)?;
+        check_rows(rows.iter().map(|ids| (pair.id.clone(), ids.as_slice())), &decoder)?;
     }
     let ids = pairs.iter().flat_map(|pair| [&pair.prompt_ids, &pair.chosen_ids, &pair.rejected_ids]);
     let identity = Identity::new(trainer, section, ids.map(Vec::as_slice), decoder.hash(), seed);

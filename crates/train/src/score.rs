@@ -4,7 +4,7 @@ use model::{Head, HydraBackend, Llama};
 
 use crate::TrainError;
 use crate::batching::{numbers, pick};
-use crate::lm::{check_rows, forward};
+use crate::lm::{check_rows, forward, numbered};
 
 /// Rewards of `(prompt, response)` rows: the head at the response's last token, EOS included.
 /// `batch_size` rows are read at once.
@@ -16,7 +16,7 @@ pub fn score<B: HydraBackend>(
     pad: u32,
 ) -> Result<Vec<f32>, TrainError> {
     let whole: Vec<Vec<u32>> = rows.iter().map(|(prompt, response)| [*prompt, *response].concat()).collect();
-    check_rows(whole.iter().map(Vec::as_slice), decoder)?;
+    check_rows(numbered(whole.iter().map(Vec::as_slice)), decoder)?;
     let mut scores = Vec::with_capacity(rows.len());
     for rows in whole.chunks(batch_size.max(1)) {
         let (batch, hidden) = forward(decoder, rows.iter().map(Vec::as_slice), pad);

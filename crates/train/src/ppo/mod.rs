@@ -194,7 +194,7 @@ fn check_config<B: HydraBackend>(
             format!("is {}, but an update has {} rollouts", config.num_mini_batches, config.batch_size);
         return Err(TrainError::Config { key: "num_mini_batches", problem });
     }
-    check_rows(prompts.iter().map(|prompt| prompt.prompt_ids.as_slice()), decoder)?;
+    check_rows(prompts.iter().map(|prompt| (prompt.id.clone(), prompt.prompt_ids.as_slice())), decoder)?;
     let positions = decoder.config().max_position_embeddings;
     for prompt in prompts {
         let length = prompt.prompt_ids.len() + config.response_length;

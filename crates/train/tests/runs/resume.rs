@@ -2,7 +2,7 @@
 
 use train::TrainError;
 
-use crate::common::{Keeper, RUNS, ppo, run_ppo, run_sft, sft};
+use crate::common::{Keeper, PAD, RUNS, SEED, decoder, pairs, ppo, reward, run_ppo, run_sft, sft};
 
 #[test]
 fn stopped_at_any_step_and_resumed_it_is_the_same_run() {
@@ -92,5 +92,23 @@ fn a11_a_damaged_checkpoint_is_an_error_not_a_fresh_start() {
             assert!(matches!(error, TrainError::CheckpointDamaged { .. }), "{name}: {error}");
         }
         std::fs::write(&path, whole).expect("it writes");
+    }
+}
+
+#[test]
+fn a44_a_pair_that_cannot_be_read_is_named() {
+    let refused = |change: fn(&mut data::Pair)| {
+        let mut pairs = pairs();
+        pairs[5].id = "q5".into();
+        change(&mut pairs[5]);
+        let run = train::reward(&reward(), &pairs, decoder(), PAD, SEED, &mut Keeper::default());
+        run.err().expect("it is refused").to_string()
+    };
+    for said in [
+        refused(|pair| pair.rejected_ids.clear()),
+        refused(|pair| pair.chosen_ids[0] = 99),
+        refused(|pair| pair.prompt_ids = vec![2; 80]),
+    ] {
+        assert!(said.contains("q5"), "{said}");
     }
 }
