@@ -1,6 +1,6 @@
 //! Bad input ends before anything is trained, with a message that says what and where.
 
-use e2e::pipeline;
+use e2e::{expect, pipeline};
 use testkit::Project;
 
 /// A pipeline that pretrains on the dump and prepares it.
@@ -108,4 +108,54 @@ fn a_model_folder_without_tokenizer() {
     let text = format!("{}[model]\nbase = \"base\"\n\n{}", &text[..start], &text[end..]);
     project.write("p.toml", text);
     refused(&project, 3, &["tokenizer.json", "base"]);
+}
+
+/// One changed byte in a result is found before another stage makes something of it.
+#[test]
+fn a_result_that_has_changed_is_not_used() {
+    let project = on_dump("<posts></posts>");
+    let text = project
+        .read("p.toml")
+        .replace("stackexchange-dump", "synthetic-qa")
+        .replace("path = \"posts.xml\"", "");
+    let end = text.find("[stages.sft]").expect("it is there");
+    project.write("p.toml", format!("{}questions = 40\neval = 4\n", &text[..end]));
+    expect(project.root(), &["run", "p.toml"], 0);
+    let artifacts =
+        std::fs::read_dir(project.path(".pipeline/artifacts")).expect("there are results").flatten();
+    let base = artifacts
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("pretrain-"))
+        .expect("the model is one of them");
+    let mut weights = std::fs::read(base.join("model.safetensors")).expect("it reads");
+    *weights.last_mut().expect("it has bytes") ^= 1;
+    std::fs::write(base.join("model.safetensors"), weights).expect("it writes");
+    let output = expect(project.root(), &["run", "p.toml", "--force", "data"], 1);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("E0902") && said.contains("model.safetensors"), "{said}");
+    std::fs::remove_dir_all(&base).expect("what the message advises");
+    expect(project.root(), &["run", "p.toml", "--force", "data"], 0);
+}
+
+#[test]
+fn a_secret_in_the_judges_url_is_refused_and_not_shown() {
+    let project = on_dump("<posts></posts>");
+    let judge = r#"
+[stages.answers]
+kind = "generate"
+models = ["sft"]
+data = "data"
+
+[stages.judge]
+kind = "judge"
+completions = "answers"
+provider = "openai"
+model = "m"
+base_url = "http://user:sk-hidden@localhost/v1"
+"#;
+    project.write("p.toml", project.read("p.toml") + judge);
+    let output = expect(project.root(), &["run", "p.toml"], 3);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("base_url") && !said.contains("sk-hidden"), "{said}");
+    assert!(!project.path(".pipeline").exists(), "nothing is kept of it");
 }

@@ -132,9 +132,9 @@ pub fn keys(pipeline: &Pipeline, will_run: impl Fn(&str) -> bool) -> Result<(), 
     for stage in pipeline.stages.iter().filter(|stage| will_run(&stage.name)) {
         let StageConfig::Judge(judge) = &stage.config else { continue };
         let needed = judge.provider == spec::stage::Provider::Openai && !judge.api_key_env.is_empty();
-        if needed && std::env::var_os(&judge.api_key_env).is_none() {
+        if needed && std::env::var_os(&judge.api_key_env).is_none_or(|key| key.is_empty()) {
             let key = format!("stages.{}.api_key_env", stage.name);
-            let message = format!("the environment variable {} is not set", judge.api_key_env);
+            let message = format!("the environment variable {} is not set or empty", judge.api_key_env);
             let help =
                 "the endpoint's key is read from it; set it, or write `api_key_env = \"\"` to send no key";
             mistakes.push(pipeline.mistake(&key, NOT_THERE, message, help));

@@ -71,7 +71,7 @@ impl EvalError {
                 "answers are joined by prompt id; run the `generate` stage again for all models"
             }
             Self::Coverage { .. } => {
-                "finished judgements are kept; `pipeline resume` asks only for the failed ones"
+                "finished judgements are kept; `pipeline run FILE` again asks only for the failed ones"
             }
             Self::NotFinite { .. } => "the reward model is broken; look at its training curves",
             Self::MissingKey { .. } => "export it, or set api_key_env = \"\" for a server that needs no key",
@@ -79,7 +79,9 @@ impl EvalError {
             Self::Unreachable { .. } => {
                 "check base_url and the network, then `pipeline resume`: finished judgements are kept"
             }
-            Self::CostCap { .. } => "raise max_cost_usd and `pipeline resume`: finished judgements are kept",
+            Self::CostCap { .. } => {
+                "raise max_cost_usd and `pipeline run FILE` again: finished judgements are kept"
+            }
             Self::CapWithoutPrices { .. } => "set input_price and output_price in USD per million tokens",
             _ => return None,
         })

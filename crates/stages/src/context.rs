@@ -1,10 +1,13 @@
 //! What a stage is given: its request, the results of its ancestors, a device, a folder to write into.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use data::{Pair, PreparedData, Prompt, Tokenizer};
-use engine::protocol::{Input, Request};
+use engine::protocol::{Input, ManifestFile, Request, file};
 use model::HydraBackend;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::StageError;
@@ -17,6 +20,14 @@ pub struct Context<'a, B: HydraBackend> {
     /// `out/` of the attempt; becomes the artifact.
     pub out: &'a Path,
     pub recorder: &'a mut Recorder,
+    /// Inputs whose content has been checked.
+    pub intact: RefCell<BTreeSet<String>>,
+}
+
+/// What is read of the manifest in an artifact.
+#[derive(Deserialize)]
+struct Sealed {
+    files: Vec<ManifestFile>,
 }
 
 /// How a stage ended when it did not fail.
@@ -28,11 +39,17 @@ impl<B: HydraBackend> Context<'_, B> {
         self.request.stage.seed
     }
 
-    /// The result of another stage.
+    /// The result of another stage. Its content is held against its manifest before it is first used, so
+    /// that nothing is made from what has changed since.
     pub fn input(&self, stage: &str) -> Result<&Input, StageError> {
-        self.request.inputs.get(stage).ok_or_else(|| StageError::Request {
+        let input = self.request.inputs.get(stage).ok_or_else(|| StageError::Request {
             problem: format!("it has no input `{stage}` for stage `{}`", self.request.stage.name),
-        })
+        })?;
+        if !self.intact.borrow().contains(stage) {
+            check_content(&input.path)?;
+            self.intact.borrow_mut().insert(stage.to_owned());
+        }
+        Ok(input)
     }
 
     pub fn prepared(&self, stage: &str) -> Result<PreparedData, StageError> {
@@ -88,4 +105,21 @@ impl<B: HydraBackend> Context<'_, B> {
     pub fn out(&self, name: &str) -> PathBuf {
         self.out.join(name)
     }
+}
+
+/// Every file of an artifact has the hash that its manifest says.
+fn check_content(artifact: &Path) -> Result<(), StageError> {
+    let damaged = |path: &Path, problem: String| StageError::Artifact { path: path.into(), problem };
+    let path = artifact.join(file::MANIFEST);
+    let text = std::fs::read(&path).map_err(|error| damaged(&path, error.to_string()))?;
+    let sealed: Sealed = serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
+    for file in sealed.files {
+        let path = artifact.join(&file.path);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_mmap(&path).map_err(|error| damaged(&path, error.to_string()))?;
+        if hasher.finalize().to_hex().as_str() != file.blake3 {
+            return Err(damaged(&path, "its content has changed since it was made".into()));
+        }
+    }
+    Ok(())
 }

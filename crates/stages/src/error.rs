@@ -34,7 +34,10 @@ pub enum StageError {
     File { action: &'static str, path: PathBuf, source: std::io::Error },
 
     #[error("{} is not what it should be: {problem}", path.display())]
-    #[diagnostic(code(E0902), help("delete the folder and run again: the stage that makes it runs anew"))]
+    #[diagnostic(
+        code(E0902),
+        help("delete the stage's folder below `artifacts/` and run again: what made it runs anew")
+    )]
     Artifact { path: PathBuf, problem: String },
 
     #[error("the request is not for this program: {problem}")]

@@ -105,7 +105,8 @@ fn attempt<B: HydraBackend>(
     let events = EventLog::open(attempt_dir)?;
     let keep = checkpoints_kept(&request.stage.config);
     let mut recorder = Recorder::new(attempt_dir, events, request, keep, stop)?;
-    let mut context = Context::<B> { request, device, out: &out, recorder: &mut recorder };
+    let mut context =
+        Context::<B> { request, device, out: &out, recorder: &mut recorder, intact: Default::default() };
 
     let ending = catch_unwind(AssertUnwindSafe(|| dispatch(&mut context)))
         .unwrap_or_else(|panic| Err(StageError::Panic { message: panic_message(panic.as_ref()) }))?;

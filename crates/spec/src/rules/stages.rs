@@ -192,6 +192,15 @@ impl Check<'_> {
 
     fn judge(&mut self, config: &Judge) {
         if config.provider == Provider::Openai {
+            let authority = config.base_url.split_once("://").map_or("", |(_, rest)| rest);
+            if authority.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@')) {
+                // Placed at the table, so that the message does not show the line with the secret.
+                self.conflict(
+                    "kind",
+                    "`base_url` has a user name or password in it",
+                    "a pipeline file is kept in the state folder: put the key into the variable of `api_key_env`",
+                );
+            }
             return;
         }
         let openai = "only `provider = \"openai\"` reads it";
