@@ -1,7 +1,9 @@
 //! Checkpoint folders: whole or not there, the new one durable before an old one goes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use store::files;
 
 use crate::error::StageError;
 
@@ -32,12 +34,12 @@ impl Checkpoints {
         }
         fs::create_dir_all(&unfinished).map_err(StageError::file("create", &unfinished))?;
         write(&unfinished)?;
-        sync_tree(&unfinished).map_err(StageError::file("write", &unfinished))?;
+        files::sync_tree(&unfinished)?;
         if path.exists() {
             fs::remove_dir_all(&path).map_err(StageError::file("remove", &path))?;
         }
         fs::rename(&unfinished, &path).map_err(StageError::file("rename", &unfinished))?;
-        sync(&self.dir).map_err(StageError::file("write", &self.dir))?;
+        files::sync_dir(&self.dir).map_err(StageError::file("write", &self.dir))?;
         self.prune();
         Ok(path)
     }
@@ -56,19 +58,6 @@ impl Checkpoints {
             _ = fs::remove_dir_all(old);
         }
     }
-}
-
-/// Flushes every file and folder below `dir` to the disk.
-pub fn sync_tree(dir: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() { sync_tree(&path)? } else { sync(&path)? }
-    }
-    sync(dir)
-}
-
-fn sync(path: &Path) -> std::io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 #[cfg(test)]

@@ -33,6 +33,17 @@ struct Sealed {
 /// How a stage ended when it did not fail.
 pub type Ending = train::Outcome<serde_json::Value>;
 
+/// Turns a trainer's result into files and a summary.
+pub fn finish<T>(
+    outcome: train::Outcome<T>,
+    write: impl FnOnce(T) -> Result<serde_json::Value, StageError>,
+) -> Result<Ending, StageError> {
+    match outcome {
+        train::Outcome::Finished(result) => write(result).map(train::Outcome::Finished),
+        train::Outcome::Interrupted { step } => Ok(train::Outcome::Interrupted { step }),
+    }
+}
+
 impl<B: HydraBackend> Context<'_, B> {
     /// The seed of everything random in the stage.
     pub fn seed(&self) -> u64 {
@@ -115,9 +126,8 @@ fn check_content(artifact: &Path) -> Result<(), StageError> {
     let sealed: Sealed = serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
     for file in sealed.files {
         let path = artifact.join(&file.path);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_mmap(&path).map_err(|error| damaged(&path, error.to_string()))?;
-        if hasher.finalize().to_hex().as_str() != file.blake3 {
+        let hash = store::files::hash_file(&path).map_err(|error| damaged(&path, error.to_string()))?;
+        if hash != file.blake3 {
             return Err(damaged(&path, "its content has changed since it was made".into()));
         }
     }

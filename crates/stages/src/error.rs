@@ -29,6 +29,10 @@ pub enum StageError {
     #[error(transparent)]
     Report(#[from] report::ReportError),
 
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Store(#[from] store::StoreError),
+
     #[error("cannot {action} {}: {source}", path.display())]
     #[diagnostic(code(E0901), help("is the disk full, or the state folder not writable?"))]
     File { action: &'static str, path: PathBuf, source: std::io::Error },
@@ -103,7 +107,7 @@ impl StageError {
                 Class::Internal => FailureClass::Internal,
             },
             Self::Eval(error) if error.is_transient() => FailureClass::Infra,
-            Self::File { .. } | Self::Data(DataError::Write { .. }) => FailureClass::Infra,
+            Self::Store(_) | Self::File { .. } | Self::Data(DataError::Write { .. }) => FailureClass::Infra,
             Self::Panic { .. } | Self::Request { .. } => FailureClass::Internal,
             _ => FailureClass::User,
         }

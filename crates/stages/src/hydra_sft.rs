@@ -4,10 +4,9 @@ use data::Pair;
 use model::HydraBackend;
 use spec::stage::HydraSft;
 
-use crate::context::{Context, Ending};
+use crate::context::{Context, Ending, finish};
 use crate::error::StageError;
 use crate::models::file;
-use crate::pretrain::finish;
 
 pub fn run<B: HydraBackend>(config: &HydraSft, context: &mut Context<B>) -> Result<Ending, StageError> {
     let (decoder, tokenizer) = context.start(&config.model)?;

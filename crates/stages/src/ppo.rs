@@ -5,10 +5,9 @@ use spec::StageConfig;
 use spec::stage::Ppo;
 use train::{Probe, SpecialTokens};
 
-use crate::context::{Context, Ending};
+use crate::context::{Context, Ending, finish};
 use crate::error::StageError;
 use crate::models::file;
-use crate::pretrain::finish;
 use crate::reward_eval::{SCORES, ScoreRow};
 
 pub fn run<B: HydraBackend>(config: &Ppo, context: &mut Context<B>) -> Result<Ending, StageError> {

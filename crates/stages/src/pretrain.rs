@@ -4,7 +4,7 @@ use data::{Document, Tokenizer};
 use model::{HydraBackend, Llama, LlamaConfig};
 use spec::stage::{Architecture, Pretrain};
 
-use crate::context::{Context, Ending};
+use crate::context::{Context, Ending, finish};
 use crate::error::StageError;
 
 pub fn run<B: HydraBackend>(config: &Pretrain, context: &mut Context<B>) -> Result<Ending, StageError> {
@@ -57,17 +57,6 @@ fn shape(architecture: &Architecture, tokenizer: &Tokenizer) -> LlamaConfig {
         eos_token_id: vec![tokenizer.eos_id()],
         pad_token_id: Some(tokenizer.pad_id()),
         ..LlamaConfig::default()
-    }
-}
-
-/// Turns a trainer's result into files and a summary.
-pub fn finish<T>(
-    outcome: train::Outcome<T>,
-    write: impl FnOnce(T) -> Result<serde_json::Value, StageError>,
-) -> Result<Ending, StageError> {
-    match outcome {
-        train::Outcome::Finished(result) => write(result).map(train::Outcome::Finished),
-        train::Outcome::Interrupted { step } => Ok(train::Outcome::Interrupted { step }),
     }
 }
 

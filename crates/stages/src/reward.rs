@@ -3,9 +3,8 @@
 use model::HydraBackend;
 use spec::stage::Reward;
 
-use crate::context::{Context, Ending};
+use crate::context::{Context, Ending, finish};
 use crate::error::StageError;
-use crate::pretrain::finish;
 
 pub fn run<B: HydraBackend>(config: &Reward, context: &mut Context<B>) -> Result<Ending, StageError> {
     let (decoder, tokenizer) = context.start(&config.model)?;
