@@ -95,9 +95,19 @@ pub struct Checkpoint<B: HydraBackend> {
 struct State {
     identity: Identity,
     step: u64,
-    /// BLAKE3 of the tensors' file.
-    tensors: String,
     numbers: BTreeMap<String, f64>,
+    /// BLAKE3 over the tensors' file and everything above.
+    hash: String,
+}
+
+impl State {
+    /// What `hash` must be beside a tensors' file.
+    fn expected(&self, tensors: &[u8]) -> Result<String, serde_json::Error> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(blake3::hash(tensors).as_bytes());
+        hasher.update(&serde_json::to_vec(&(&self.identity, self.step, &self.numbers))?);
+        Ok(hasher.finalize().to_hex().to_string())
+    }
 }
 
 impl<B: HydraBackend> Checkpoint<B> {
@@ -171,14 +181,12 @@ impl<B: HydraBackend> Checkpoint<B> {
             .collect::<Result<Vec<_>, _>>()
             .map_err(other)?;
         let file = safetensors::serialize(views, None).map_err(other)?;
-        let state = State {
-            identity: identity.clone(),
-            step: self.step,
-            tensors: blake3::hash(&file).to_hex().to_string(),
-            numbers: self.numbers.clone(),
-        };
+        let json = |error: serde_json::Error| failed(&dir.join(STATE))(error.into());
+        let (identity, numbers) = (identity.clone(), self.numbers.clone());
+        let mut state = State { identity, step: self.step, numbers, hash: String::new() };
+        state.hash = state.expected(&file).map_err(json)?;
         fs::write(&path, file).map_err(failed(&path))?;
-        let text = serde_json::to_vec_pretty(&state).map_err(|e| failed(&dir.join(STATE))(e.into()))?;
+        let text = serde_json::to_vec_pretty(&state).map_err(json)?;
         fs::write(dir.join(STATE), text).map_err(failed(&dir.join(STATE)))
     }
 
@@ -188,11 +196,11 @@ impl<B: HydraBackend> Checkpoint<B> {
         let read = |name: &str| fs::read(dir.join(name)).map_err(|error| damaged(format!("{name}: {error}")));
         let state: State =
             serde_json::from_slice(&read(STATE)?).map_err(|e| damaged(format!("{STATE}: {e}")))?;
-        identity.check(&state.identity, dir)?;
         let file = read(TENSORS)?;
-        if blake3::hash(&file).to_hex().as_str() != state.tensors {
-            return Err(damaged(format!("{TENSORS} is not what was written")));
+        if state.expected(&file).map_err(|e| damaged(format!("{STATE}: {e}")))? != state.hash {
+            return Err(damaged(format!("{STATE} and {TENSORS} are not what was written")));
         }
+        identity.check(&state.identity, dir)?;
         let saved = SafeTensors::deserialize(&file).map_err(|e| damaged(format!("{TENSORS}: {e}")))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in saved.iter() {
