@@ -50,7 +50,8 @@ pub fn in_group(group: i32) -> Vec<i32> {
     all().filter(|&pid| stat(pid).is_some_and(|s| s.group == group && !ended(&s))).collect()
 }
 
-/// Live processes that were started with `variable=value`.
+/// Live processes that were started with `variable=value`. A process in the midst of its `exec` shows no
+/// environment yet and is found a moment later.
 pub fn with_variable(variable: &str, value: &str) -> Vec<i32> {
     let wanted = format!("{variable}={value}");
     let has = |pid: i32| {
@@ -92,7 +93,9 @@ mod tests {
         let pid = child.id() as i32;
         assert!(start_time(pid).is_some());
         assert_eq!(in_group(pid), [pid]);
-        assert_eq!(with_variable("STORE_TEST", "yes 1"), [pid]);
+        while with_variable("STORE_TEST", "yes 1") != [pid] {
+            std::thread::yield_now();
+        }
         child.kill().unwrap();
         while start_time(pid).is_some() {
             std::thread::yield_now();
