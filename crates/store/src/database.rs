@@ -10,11 +10,11 @@ use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Sqlite, Transaction};
 
 use crate::error::StoreError;
 use crate::layout::Layout;
 use crate::owner::{self, Me};
+use crate::writer::{Transition, Writer};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
@@ -25,8 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone)]
 pub struct Store {
     layout: Layout,
-    /// One connection: writers queue here rather than at SQLite's lock.
-    writer: SqlitePool,
+    writer: Writer,
     readers: SqlitePool,
     me: Option<Arc<Me>>,
 }
@@ -39,14 +38,15 @@ impl Store {
         fs::create_dir_all(layout.root()).map_err(StoreError::io(layout.root()))?;
         let lock = lock_for_opening(&layout).await?;
         check_header(&layout)?;
-        let (writer, readers) = (pool(&layout, 1, true), pool(&layout, 4, false));
-        migrate(&writer, &layout).await?;
+        let readers = pool(&layout, 4, true);
+        migrate(&readers, &layout).await?;
         for folder in [layout.attempts(), layout.artifacts()] {
             fs::create_dir_all(&folder).map_err(StoreError::io(folder))?;
         }
         owner::sweep(&layout.owners());
         let me = Me::register(&layout.owners(), command).map_err(StoreError::io(layout.owners()))?;
         drop(lock);
+        let writer = Writer::new(layout.clone(), options(&layout));
         Ok(Self { layout, writer, readers, me: Some(Arc::new(me)) })
     }
 
@@ -58,7 +58,8 @@ impl Store {
         }
         check_header(&layout)?;
         let readers = pool(&layout, 4, false);
-        let store = Self { layout, writer: readers.clone(), readers, me: None };
+        let writer = Writer::new(layout.clone(), options(&layout));
+        let store = Self { layout, writer, readers, me: None };
         let version = applied(&store.readers, &store.layout).await?;
         match version.cmp(&Some(newest())) {
             std::cmp::Ordering::Equal => Ok(store),
@@ -80,21 +81,14 @@ impl Store {
         self.me.as_deref()
     }
 
-    /// Starts a write transaction. It takes SQLite's write lock at once, so that nothing read inside can
-    /// be overtaken, and waits for others.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        let start = Instant::now();
-        loop {
-            match self.writer.begin_with("BEGIN IMMEDIATE").await {
-                Ok(transaction) => return Ok(transaction),
-                Err(e) => wait_if_busy(&self.layout, start, e).await?,
-            }
-        }
+    /// Starts a transition; see [`Writer::begin`].
+    pub(crate) async fn begin(&self) -> Result<Transition, StoreError> {
+        self.writer.begin().await
     }
 
     /// Maps what SQLite reports about the file itself.
-    pub(crate) fn classify(&self, error: sqlx::Error) -> StoreError {
-        classify(&self.layout, error)
+    pub(crate) fn classify(&self, error: impl Into<Arc<sqlx::Error>>) -> StoreError {
+        classify(&self.layout, error.into())
     }
 
     /// Closes the connections; the last process to do so tidies the write-ahead log away.
@@ -104,14 +98,17 @@ impl Store {
     }
 }
 
-fn pool(layout: &Layout, connections: u32, create: bool) -> SqlitePool {
-    let options = SqliteConnectOptions::new()
+fn options(layout: &Layout) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
         .filename(layout.database())
-        .create_if_missing(create)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(Duration::from_secs(10));
+        .busy_timeout(Duration::from_secs(10))
+}
+
+fn pool(layout: &Layout, connections: u32, create: bool) -> SqlitePool {
+    let options = options(layout).create_if_missing(create);
     SqlitePoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(PATIENCE)
@@ -169,7 +166,7 @@ async fn applied(pool: &SqlitePool, layout: &Layout) -> Result<Option<i64>, Stor
         }
     }
     let newest = sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(pool).await;
-    newest.map_err(|e| classify(layout, e))
+    newest.map_err(|e| classify(layout, e.into()))
 }
 
 async fn migrate(pool: &SqlitePool, layout: &Layout) -> Result<(), StoreError> {
@@ -189,9 +186,13 @@ async fn migrate(pool: &SqlitePool, layout: &Layout) -> Result<(), StoreError> {
 
 /// Returns after a short wait if `error` only says that someone else has the database locked, and that
 /// for less than [`PATIENCE`].
-async fn wait_if_busy(layout: &Layout, start: Instant, error: sqlx::Error) -> Result<(), StoreError> {
+pub(crate) async fn wait_if_busy(
+    layout: &Layout,
+    start: Instant,
+    error: sqlx::Error,
+) -> Result<(), StoreError> {
     if !is_busy(&error) || start.elapsed() > PATIENCE {
-        return Err(classify(layout, error));
+        return Err(classify(layout, error.into()));
     }
     tokio::time::sleep(Duration::from_millis(20)).await;
     Ok(())
@@ -216,7 +217,7 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6 | 15))
 }
 
-fn classify(layout: &Layout, source: sqlx::Error) -> StoreError {
+pub(crate) fn classify(layout: &Layout, source: Arc<sqlx::Error>) -> StoreError {
     let path = layout.database();
     match primary_code(&source) {
         Some(5 | 6 | 15) => StoreError::Busy { path, seconds: PATIENCE.as_secs() },

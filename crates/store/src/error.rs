@@ -1,6 +1,7 @@
 //! What can go wrong with the state folder.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use miette::Diagnostic;
 use thiserror::Error;
@@ -36,7 +37,7 @@ pub enum StoreError {
 
     #[error("the state database failed: {source}")]
     #[diagnostic(code(E0305), help("check that its disk is writable and not full; then `resume` goes on"))]
-    Database { source: sqlx::Error },
+    Database { source: Arc<sqlx::Error> },
 
     #[error("run {run} belongs to a live process: {owner}")]
     #[diagnostic(code(E0306), help("wait for it, or stop it with Ctrl-C or `kill {}`", owner.pid))]
@@ -85,6 +86,6 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
-        Self::Database { source }
+        Self::Database { source: Arc::new(source) }
     }
 }

@@ -15,6 +15,7 @@ mod owner;
 pub mod process;
 pub mod record;
 mod runs;
+mod writer;
 
 pub use artifacts::Publication;
 pub use attempts::{AttemptEnd, NewAttempt};
