@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use store::files;
+use store::{fault, files};
 
 use crate::error::StageError;
 
@@ -35,11 +35,13 @@ impl Checkpoints {
         fs::create_dir_all(&unfinished).map_err(StageError::file("create", &unfinished))?;
         write(&unfinished)?;
         files::sync_tree(&unfinished)?;
+        fault::point("checkpoint.written");
         if path.exists() {
             fs::remove_dir_all(&path).map_err(StageError::file("remove", &path))?;
         }
         fs::rename(&unfinished, &path).map_err(StageError::file("rename", &unfinished))?;
         files::sync_dir(&self.dir).map_err(StageError::file("write", &self.dir))?;
+        fault::point("checkpoint.renamed");
         self.prune();
         Ok(path)
     }

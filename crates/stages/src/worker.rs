@@ -11,6 +11,7 @@ use engine::protocol::{Event, FailureClass, PROTOCOL, Request, Usage, exit, file
 use model::HydraBackend;
 use nix::sys::resource::{UsageWho, getrusage};
 use spec::StageConfig;
+use store::fault;
 use train::Outcome;
 
 use crate::context::{Context, Ending};
@@ -31,6 +32,7 @@ pub fn run_worker<B: HydraBackend>(attempt_dir: &Path, device: &B::Device) -> i3
         }
     };
     events.send(&Event::Started { nonce: request.nonce.clone(), pid: std::process::id() });
+    fault::point("worker.started");
     let ending = attempt::<B>(attempt_dir, &request, device, started);
     let nonce = request.nonce;
     match ending {
@@ -113,7 +115,9 @@ fn attempt<B: HydraBackend>(
     if let Outcome::Finished(summary) = &ending {
         recorder.write_metrics(&out)?;
         result::write_json(&out.join("summary.json"), summary)?;
+        fault::point("worker.finished");
         result::seal(attempt_dir, request, summary.clone(), usage(started))?;
+        fault::point("worker.sealed");
     }
     Ok(ending)
 }

@@ -1,16 +1,20 @@
-//! A door for tests: die by SIGKILL at a named point of a transition.
+//! A door for tests: die by SIGKILL, or stop, at a named point of a transition.
 //!
 //! `PIPELINE_FAULT_POINT=publish.renamed:2` kills this process when it passes that point for the second
-//! time. Without the variable a point costs one atomic load. [`POINTS`] lists them all, so that a test can
-//! sweep them.
+//! time; `publish.renamed:2=stop` stops it there (SIGSTOP), so that a test can do something to others
+//! meanwhile. Without the variable a point costs one atomic load. [`POINTS`] and [`WORKER_POINTS`] list
+//! them all, so that a test can sweep them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 /// The variable that asks for death.
 pub const VARIABLE: &str = "PIPELINE_FAULT_POINT";
 
-/// Every point, in the order in which a first run meets them.
+/// Every point of a driver, in the order in which a first run meets them.
 pub const POINTS: &[&str] = &[
     "run.created",
     "run.leased",
@@ -31,23 +35,34 @@ pub const POINTS: &[&str] = &[
     "run.released",
 ];
 
+/// Every point of a worker, in the order in which it meets them.
+pub const WORKER_POINTS: &[&str] =
+    &["worker.started", "checkpoint.written", "checkpoint.renamed", "worker.finished", "worker.sealed"];
+
 struct Wanted {
     name: String,
     left: AtomicU32,
+    signal: Signal,
 }
 
 /// Passes the point `name`, or dies there if the environment says so.
 pub fn point(name: &'static str) {
-    debug_assert!(POINTS.contains(&name), "{name} is not in fault::POINTS");
+    debug_assert!(POINTS.contains(&name) || WORKER_POINTS.contains(&name), "{name} is on no list");
     static WANTED: OnceLock<Option<Wanted>> = OnceLock::new();
     let wanted = WANTED.get_or_init(|| {
         let value = std::env::var(VARIABLE).ok()?;
-        let (name, count) = value.rsplit_once(':').unwrap_or((&value, "1"));
-        Some(Wanted { name: name.to_owned(), left: AtomicU32::new(count.parse().unwrap_or(1)) })
+        let (place, signal) = match value.strip_suffix("=stop") {
+            Some(place) => (place, Signal::SIGSTOP),
+            None => (value.as_str(), Signal::SIGKILL),
+        };
+        let (name, count) = place.rsplit_once(':').unwrap_or((place, "1"));
+        Some(Wanted { name: name.to_owned(), left: AtomicU32::new(count.parse().unwrap_or(1)), signal })
     });
     let Some(wanted) = wanted else { return };
     if wanted.name == name && wanted.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::Signal::SIGKILL);
-        std::process::abort();
+        let _ = kill(Pid::this(), wanted.signal);
+        if wanted.signal == Signal::SIGKILL {
+            std::process::abort();
+        }
     }
 }

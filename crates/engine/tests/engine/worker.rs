@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::protocol::{Event, FailureClass, Manifest, PROTOCOL, Request, Usage, exit, file};
 use serde::{Deserialize, Serialize};
+use store::fault;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a stage of a test does. Travels in the planned stage's `base_model`.
@@ -67,6 +68,7 @@ impl Worker {
         let mut usr1 = signal(SignalKind::user_defined1()).unwrap();
         let _term = script.stubborn.then(|| signal(SignalKind::terminate()).unwrap());
         self.say(Event::Started { nonce: request.nonce.clone(), pid: std::process::id() });
+        fault::point("worker.started");
         if script.grandchild {
             let leave = "setsid sh -c 'sleep 600; true' &";
             std::process::Command::new("sh").args(["-c", leave]).status().unwrap();
@@ -110,7 +112,9 @@ impl Worker {
         let _ = fs::remove_dir_all(&unfinished);
         fs::create_dir_all(&unfinished).unwrap();
         fs::write(unfinished.join("state"), state).unwrap();
+        fault::point("checkpoint.written");
         fs::rename(unfinished, self.folder.join(&path)).unwrap();
+        fault::point("checkpoint.renamed");
         self.say(Event::Checkpoint { step, path });
     }
 
@@ -128,6 +132,7 @@ impl Worker {
         if script.silent {
             return exit::FINISHED;
         }
+        fault::point("worker.finished");
         let manifest = Manifest {
             protocol: PROTOCOL,
             nonce: nonce.clone(),
@@ -138,6 +143,7 @@ impl Worker {
         };
         let text = serde_json::to_vec(&manifest).unwrap();
         store::files::write_atomic(&self.folder.join(file::MANIFEST), &text).unwrap();
+        fault::point("worker.sealed");
         if script.corrupt {
             fs::write(out.join("result.txt"), state.to_uppercase()).unwrap();
         }
