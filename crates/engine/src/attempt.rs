@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plan::PlannedStage;
 use store::fault;
 use store::record::Attempt;
 use store::{NewAttempt, StoreError, files, id};
@@ -39,9 +38,10 @@ impl Context {
     }
 
     /// Makes an attempt: the row first, then the request, then the worker, then its handle.
-    pub async fn make_attempt(&self, stage: &PlannedStage, slot: &Slot) -> Result<Ended, EngineError> {
+    pub async fn make_attempt(&self, at: usize, slot: &Slot) -> Result<Ended, EngineError> {
+        let stage = &self.plan.stages[at];
         let checkpoint = self.store.newest_checkpoint(stage.fingerprint.as_str()).await?;
-        let (inputs, usage) = self.inputs(stage).await?;
+        let ancestors = self.inputs(at).await?;
         let resume_step = checkpoint.as_ref().map(|c| c.step as u64);
         let new = NewAttempt {
             run_id: &self.run_id,
@@ -59,11 +59,12 @@ impl Context {
             attempt: attempt.number,
             nonce: attempt.nonce.clone(),
             stage: stage.clone(),
-            inputs,
+            ancestors: ancestors.names,
+            inputs: ancestors.inputs,
             resume_from: checkpoint.map(|c| self.store.layout().resolve(&c.path)),
             device: slot.device.clone(),
             threads: slot.threads,
-            usage,
+            usage: ancestors.usage,
         };
         let request = serde_json::to_vec_pretty(&request)
             .map_err(|source| EngineError::Json { what: "a request", source })?;

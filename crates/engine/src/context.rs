@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use plan::{Plan, PlannedStage};
+use plan::{Links, Plan, PlannedStage};
 use store::record::Artifact;
 use store::{FileMemo, Store};
 
@@ -14,14 +15,25 @@ use crate::options::Retry;
 use crate::protocol::{Input, Usage};
 use crate::update::{Update, Updates};
 
+/// What a stage is given of those that it needs.
+pub(crate) struct Ancestors {
+    /// In the plan's order.
+    pub names: Vec<String>,
+    pub inputs: BTreeMap<String, Input>,
+    pub usage: BTreeMap<String, Usage>,
+}
+
 /// One run, as its stages see it.
 pub(crate) struct Context {
     pub store: Store,
-    pub executor: Box<dyn Executor>,
+    pub executor: Arc<dyn Executor>,
     pub retry: Retry,
     pub cwd: PathBuf,
     pub run_id: String,
     pub plan: Plan,
+    pub links: Links,
+    /// Content hashes of input files.
+    pub memo: Arc<Mutex<FileMemo>>,
     pub updates: Updates,
     pub control: Control,
 }
@@ -39,17 +51,16 @@ impl Context {
     }
 
     /// Results and costs of all ancestors of a stage.
-    pub async fn inputs(
-        &self,
-        stage: &PlannedStage,
-    ) -> Result<(BTreeMap<String, Input>, BTreeMap<String, Usage>), EngineError> {
+    pub async fn inputs(&self, at: usize) -> Result<Ancestors, EngineError> {
+        let stage = &self.plan.stages[at];
         let ancestors: Vec<&PlannedStage> =
-            stage.ancestors.iter().filter_map(|n| self.plan.stage(n)).collect();
+            self.links.ancestors(at).into_iter().map(|ancestor| &self.plan.stages[ancestor]).collect();
         let fingerprints: Vec<&str> = ancestors.iter().map(|s| s.fingerprint.as_str()).collect();
         let artifacts = self.store.artifacts(&fingerprints).await?;
         let by_fingerprint: BTreeMap<&str, &Artifact> =
             artifacts.iter().map(|a| (a.fingerprint.as_str(), a)).collect();
         let (mut inputs, mut usage) = (BTreeMap::new(), BTreeMap::new());
+        let names = ancestors.iter().map(|ancestor| ancestor.name.clone()).collect();
         for ancestor in ancestors {
             let Some(artifact) = by_fingerprint.get(ancestor.fingerprint.as_str()) else {
                 return Err(EngineError::Task(format!("{} has no result for {}", ancestor.name, stage.name)));
@@ -61,7 +72,7 @@ impl Context {
                 Usage { seconds: artifact.seconds, peak_rss_bytes: artifact.peak_rss_bytes.max(0) as u64 };
             usage.insert(ancestor.name.clone(), cost);
         }
-        Ok((inputs, usage))
+        Ok(Ancestors { names, inputs, usage })
     }
 
     /// The first input file that is not what it was when the run was planned.
@@ -72,17 +83,17 @@ impl Context {
         if files.is_empty() {
             return Ok(None);
         }
-        let mut memo = FileMemo::load(&self.store).await?;
-        let cwd = self.cwd.clone();
+        let (cwd, shared) = (self.cwd.clone(), Arc::clone(&self.memo));
         let look = move || {
+            let mut memo = shared.lock().unwrap_or_else(PoisonError::into_inner);
             // A name that is not UTF-8 was planned lossily and cannot be found again.
             let mut known = files.into_iter().filter(|(path, _)| !path.contains('\u{fffd}'));
             let changed = known.find(|(path, hash)| memo.hash(&cwd.join(path)).ok().as_ref() != Some(hash));
-            (changed.map(|(path, _)| path), memo)
+            (changed.map(|(path, _)| path), memo.take_fresh())
         };
-        let (changed, mut memo) =
+        let (changed, fresh) =
             tokio::task::spawn_blocking(look).await.map_err(|e| EngineError::Task(e.to_string()))?;
-        memo.save(&self.store).await?;
+        fresh.save(&self.store).await?;
         Ok(changed)
     }
 }

@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::control::{Cause, Level};
 use crate::error::EngineError;
 use crate::protocol::FailureClass;
-use crate::schedule::Graph;
-use crate::slots::{Slot, Slots};
+use crate::schedule::{Blocked, Schedule};
+use crate::slots::{Need, Slot, Slots};
 use crate::stage::Job;
 use crate::update::{Failure, RunOutcome, StageOutcome, Update};
 
@@ -28,7 +28,7 @@ pub(crate) struct Start {
 
 pub(crate) struct Dispatcher {
     context: Arc<Context>,
-    graph: Graph,
+    schedule: Schedule,
     stages: Vec<Start>,
     slots: Slots,
     held: HashMap<usize, Slot>,
@@ -38,57 +38,49 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     pub fn new(context: Context, stages: Vec<Start>, slots: Slots) -> Self {
-        let graph = Graph::new(&context.plan);
+        let needs = context.plan.stages.iter().map(Need::of).collect();
+        let states = stages.iter().map(|stage| stage.outcome.state).collect();
+        let schedule = Schedule::new(&context.plan, states, needs);
         let (held, tasks) = (HashMap::new(), JoinSet::new());
-        Self { context: Arc::new(context), graph, stages, slots, held, tasks, fatal: None }
+        Self { context: Arc::new(context), schedule, stages, slots, held, tasks, fatal: None }
     }
 
     /// Runs until nothing more can be done.
     pub async fn run(mut self) -> Result<RunOutcome, EngineError> {
-        let control = self.context.control.clone();
+        let blocked = self.schedule.blocked_at_the_start();
+        self.skip(blocked).await;
         loop {
-            if self.fatal.is_none() {
-                self.skip_blocked().await;
-            }
-            if self.fatal.is_none() {
-                self.start_ready(control.level() > Level::Go);
-            }
+            self.start_ready();
             match self.tasks.join_next().await {
                 None => break,
-                Some(Ok((stage, result))) => self.ended(stage, result),
+                Some(Ok((stage, result))) => self.ended(stage, result).await,
                 Some(Err(error)) => self.give_up(EngineError::Task(error.to_string())),
             }
         }
         self.finish().await
     }
 
-    fn states(&self) -> Vec<StageState> {
-        self.stages.iter().map(|s| s.outcome.state).collect()
-    }
-
-    fn start_ready(&mut self, stopping: bool) {
-        for at in self.graph.ready(&self.states()) {
-            if stopping && !self.stages[at].open {
-                continue;
-            }
-            let stage = self.context.plan.stages[at].clone();
-            let Some(slot) = self.slots.take(&stage.kind, stage.device) else { continue };
+    fn start_ready(&mut self) {
+        let stopping = self.context.control.level() > Level::Go;
+        while self.fatal.is_none() {
+            let may = |at: usize| !stopping || self.stages[at].open;
+            let Some((at, slot)) = self.schedule.start(may, |need| self.slots.take(need)) else { return };
             self.held.insert(at, slot.clone());
-            self.stages[at].outcome.state = StageState::Running;
-            let job = Job { stage, slot, forced: self.stages[at].forced, fresh: self.stages[at].fresh };
+            let job = Job { at, slot, forced: self.stages[at].forced, fresh: self.stages[at].fresh };
             let context = Arc::clone(&self.context);
             self.tasks.spawn(async move { (at, context.run_stage(&job).await) });
         }
     }
 
-    async fn skip_blocked(&mut self) {
-        for blocked in self.graph.blocked(&self.states()) {
-            let by = &self.stages[blocked.by].outcome;
+    async fn skip(&mut self, blocked: Vec<Blocked>) {
+        for Blocked { stage, by } in blocked {
+            self.stages[stage].outcome.state = StageState::Skipped;
+            let by = &self.stages[by].outcome;
             let message = format!("needs `{}`, which was {}", by.stage, past_tense(by.state));
-            let outcome = &mut self.stages[blocked.stage].outcome;
-            outcome.state = StageState::Skipped;
             let (class, code, help) = (FailureClass::User, String::new(), String::new());
-            outcome.failure = Some(Failure { class, code, message: message.clone(), help });
+            let failure = Failure { class, code, message: message.clone(), help };
+            let outcome = &mut self.stages[stage].outcome;
+            outcome.failure = Some(failure);
             let outcome = outcome.clone();
             let run_id = &self.context.run_id;
             let stored =
@@ -100,16 +92,19 @@ impl Dispatcher {
         }
     }
 
-    fn ended(&mut self, at: usize, result: Result<StageOutcome, EngineError>) {
+    async fn ended(&mut self, at: usize, result: Result<StageOutcome, EngineError>) {
         if let Some(slot) = self.held.remove(&at) {
             self.slots.give_back(slot);
         }
         match result {
             Ok(outcome) => {
+                let blocked = self.schedule.ended(at, outcome.state);
                 self.stages[at].outcome = outcome.clone();
                 self.context.tell(Update::StageEnded(outcome));
+                self.skip(blocked).await;
             }
             Err(error) => {
+                self.schedule.ended(at, StageState::Stopped);
                 self.stages[at].outcome.state = StageState::Stopped;
                 self.give_up(error);
             }
@@ -129,11 +124,11 @@ impl Dispatcher {
             return Err(error);
         }
         let context = &self.context;
-        let state = run_state(&self.states());
+        let state = run_state(self.schedule.states());
         // What is reported done must be recorded as done.
         let recorded = context.store.stages(&context.run_id).await?;
-        for (row, stage) in recorded.iter().zip(&self.stages) {
-            if row.state.is_done() != stage.outcome.state.is_done() {
+        for (row, &state) in recorded.iter().zip(self.schedule.states()) {
+            if row.state.is_done() != state.is_done() {
                 let (name, state) = (&row.name, row.state);
                 return Err(EngineError::Task(format!("{name} is recorded as {state}")));
             }

@@ -1,17 +1,18 @@
 //! The door: run a plan, go on with a run, say what would run.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
-use plan::{Decision, Plan, Reason};
+use plan::{Decision, Links, Plan, Reason};
 use spec::Executor as ExecutorConfig;
 use store::record::{Attempt, Stage, StageState};
-use store::{DecidedStage, NewRun, Store};
+use store::{DecidedStage, FileMemo, NewRun, Store};
 
 use crate::context::Context;
 use crate::control::Control;
 use crate::dispatch::{Dispatcher, Start};
 use crate::error::EngineError;
-use crate::executor::Local;
+use crate::executor::{Executor, Local};
 use crate::options::{Options, Retry};
 use crate::past::Known;
 use crate::protocol::FailureClass;
@@ -19,11 +20,12 @@ use crate::slots::Slots;
 use crate::update::{Failure, RunOutcome, StageOutcome, Update, Updates};
 
 /// Carries out plans in one state folder, one at a time.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Engine {
     store: Store,
     options: Options,
     control: Control,
+    executor: Option<Arc<dyn Executor>>,
 }
 
 /// What a resumption asks for.
@@ -37,7 +39,12 @@ pub struct Resume {
 
 impl Engine {
     pub fn new(store: Store, options: Options) -> Self {
-        Self { store, options, control: Control::default() }
+        Self { store, options, control: Control::default(), executor: None }
+    }
+
+    /// Uses this executor instead of the one that `[executor]` asks for.
+    pub fn with_executor(self, executor: Arc<dyn Executor>) -> Self {
+        Self { executor: Some(executor), ..self }
     }
 
     /// Stops the run that this engine carries out; see [`signals::listen`](crate::signals::listen).
@@ -129,10 +136,12 @@ impl Engine {
         let (worker, cwd) = (self.options.worker.clone(), self.options.cwd.clone());
         let context = Context {
             store: self.store.clone(),
-            executor: Box::new(Local::new(worker, cwd.clone())),
+            executor: self.executor.clone().unwrap_or_else(|| Arc::new(Local::new(worker, cwd.clone()))),
             retry: Retry::new(&config),
             cwd,
             run_id: run_id.clone(),
+            links: Links::new(&plan),
+            memo: Arc::new(Mutex::new(FileMemo::load(&self.store).await?)),
             plan,
             updates,
             control: self.control.clone(),

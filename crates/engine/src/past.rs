@@ -23,7 +23,7 @@ impl Hasher {
 
     /// Keeps the hashes for the next time.
     pub async fn save(&mut self) -> Result<(), EngineError> {
-        Ok(self.memo.save(&self.store).await?)
+        Ok(self.memo.take_fresh().save(&self.store).await?)
     }
 }
 
@@ -59,12 +59,12 @@ impl Known {
             artifacts.insert(artifact.fingerprint.clone(), state_of(store, &artifact));
             seconds.insert(artifact.fingerprint, artifact.seconds);
         }
+        let unknown = plan.stages.iter().filter(|s| !artifacts.contains_key(s.fingerprint.as_str()));
+        let unknown: Vec<&str> = unknown.map(|stage| stage.name.as_str()).collect();
         let mut last_parts = BTreeMap::new();
-        for stage in plan.stages.iter().filter(|s| !artifacts.contains_key(s.fingerprint.as_str())) {
-            if let Some(last) = store.last_artifact(&plan.name, &stage.name).await?
-                && let Ok(parts) = serde_json::from_str(&last.parts)
-            {
-                last_parts.insert(stage.name.clone(), parts);
+        for (stage, parts) in store.last_parts(&plan.name, &unknown).await? {
+            if let Ok(parts) = serde_json::from_str(&parts) {
+                last_parts.insert(stage, parts);
             }
         }
         Ok(Self { artifacts, last_parts, seconds })

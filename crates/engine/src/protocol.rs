@@ -18,7 +18,7 @@ use spec::StageConfig;
 pub use store::files::ManifestFile;
 
 /// Version of everything in this module; a worker refuses a request of another one.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Names of files and folders in an attempt folder.
 pub mod file {
@@ -60,7 +60,9 @@ pub struct Request {
     /// Echoed in events and manifest, so that files of another attempt are never taken for this one's.
     pub nonce: String,
     pub stage: PlannedStage,
-    /// Results of *all* ancestors by stage name.
+    /// All stages that it needs, directly or not, in the plan's order.
+    pub ancestors: Vec<String>,
+    /// Their results by stage name.
     pub inputs: BTreeMap<String, Input>,
     /// Folder of the newest finished checkpoint of an attempt with the same fingerprint.
     pub resume_from: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! What stages run on: computing slots with their share of threads, and devices.
 
+use plan::PlannedStage;
 use spec::Device;
 
 /// What a running stage holds.
@@ -19,6 +20,22 @@ pub struct Slots {
     threads: usize,
     accelerators: Vec<String>,
     busy: Vec<String>,
+}
+
+/// What a stage asks for. Stages that ask for the same are served in the plan's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// It computes little and gets a thread of its own.
+    pub light: bool,
+    pub device: Device,
+    /// Bytes; 0 = not said.
+    pub memory: u64,
+}
+
+impl Need {
+    pub fn of(stage: &PlannedStage) -> Self {
+        Self { light: is_light(&stage.kind), device: stage.device, memory: 0 }
+    }
 }
 
 /// Kinds that read and write text and leave the computing to others.
@@ -42,16 +59,16 @@ impl Slots {
         }
     }
 
-    /// Takes what a stage of this kind needs, if it is free now.
-    pub fn take(&mut self, kind: &str, device: Device) -> Option<Slot> {
-        if is_light(kind) {
+    /// Takes what is needed, if it is free now.
+    pub fn take(&mut self, need: &Need) -> Option<Slot> {
+        if need.light {
             self.light = self.light.checked_sub(1)?;
             return Some(Slot { device: "cpu".into(), threads: 1, light: true });
         }
         if self.free == 0 {
             return None;
         }
-        let device = self.device(device)?;
+        let device = self.device(need.device)?;
         self.free -= 1;
         if device != "cpu" {
             self.busy.push(device.clone());
@@ -86,34 +103,38 @@ impl Slots {
 mod tests {
     use super::*;
 
+    fn take(slots: &mut Slots, kind: &str, device: Device) -> Option<Slot> {
+        slots.take(&Need { light: is_light(kind), device, memory: 0 })
+    }
+
     #[test]
     fn one_computing_stage_at_a_time_by_default_and_text_beside_it() {
         let mut slots = Slots::new(0, 4, &[]);
-        let ppo = slots.take("ppo", Device::Auto).unwrap();
+        let ppo = take(&mut slots, "ppo", Device::Auto).unwrap();
         assert_eq!((ppo.device.as_str(), ppo.threads), ("cpu", 4));
-        assert_eq!(slots.take("sft", Device::Cpu), None);
-        let rouge = slots.take("rouge", Device::Auto).unwrap();
+        assert_eq!(take(&mut slots, "sft", Device::Cpu), None);
+        let rouge = take(&mut slots, "rouge", Device::Auto).unwrap();
         slots.give_back(rouge);
         slots.give_back(ppo);
-        assert!(slots.take("sft", Device::Cpu).is_some());
+        assert!(take(&mut slots, "sft", Device::Cpu).is_some());
     }
 
     #[test]
     fn threads_are_shared() {
         let mut slots = Slots::new(2, 5, &[]);
-        assert_eq!(slots.take("ppo", Device::Cpu).unwrap().threads, 2);
-        assert_eq!(slots.take("ppo", Device::Cpu).unwrap().threads, 2);
-        assert_eq!(slots.take("ppo", Device::Cpu), None);
+        assert_eq!(take(&mut slots, "ppo", Device::Cpu).unwrap().threads, 2);
+        assert_eq!(take(&mut slots, "ppo", Device::Cpu).unwrap().threads, 2);
+        assert_eq!(take(&mut slots, "ppo", Device::Cpu), None);
     }
 
     #[test]
     fn a_device_has_one_stage() {
         let mut slots = Slots::new(0, 8, &["cuda:0".into(), "cuda:1".into()]);
-        let first = slots.take("ppo", Device::Cuda(1)).unwrap();
-        assert_eq!(slots.take("ppo", Device::Cuda(1)), None);
-        let second = slots.take("ppo", Device::Auto).unwrap();
+        let first = take(&mut slots, "ppo", Device::Cuda(1)).unwrap();
+        assert_eq!(take(&mut slots, "ppo", Device::Cuda(1)), None);
+        let second = take(&mut slots, "ppo", Device::Auto).unwrap();
         assert_eq!(second.device, "cuda:0");
         slots.give_back(first);
-        assert_eq!(slots.take("ppo", Device::Auto).unwrap().device, "cuda:1");
+        assert_eq!(take(&mut slots, "ppo", Device::Auto).unwrap().device, "cuda:1");
     }
 }

@@ -22,7 +22,8 @@ const WAIT: Duration = Duration::from_millis(200);
 
 /// What the dispatcher hands to a stage.
 pub(crate) struct Job {
-    pub stage: PlannedStage,
+    /// Position in the plan.
+    pub at: usize,
     pub slot: Slot,
     /// Run it even if its artifact is there.
     pub forced: bool,
@@ -46,7 +47,7 @@ enum Next {
 impl Context {
     /// Brings a stage to its end in this run. An error is one of the run: the state folder or the engine.
     pub async fn run_stage(&self, job: &Job) -> Result<StageOutcome, EngineError> {
-        let stage = &job.stage;
+        let stage = &self.plan.stages[job.at];
         let (state, seconds, failure) = self.reserve_and_run(job).await?;
         let fingerprint = stage.fingerprint.as_str();
         // A success was recorded together with its artifact.
@@ -58,7 +59,7 @@ impl Context {
     }
 
     async fn reserve_and_run(&self, job: &Job) -> Result<(StageState, f64, Option<Failure>), EngineError> {
-        let stage = &job.stage;
+        let stage = &self.plan.stages[job.at];
         if !self.reserve(stage).await? {
             return Ok((StageState::Stopped, 0.0, None));
         }
@@ -124,7 +125,7 @@ impl Context {
         job: &Job,
         mut tries: Tries,
     ) -> Result<(StageState, f64, Option<Failure>), EngineError> {
-        let stage = &job.stage;
+        let stage = &self.plan.stages[job.at];
         loop {
             if self.control.level() > Level::Go {
                 return Ok((StageState::Stopped, 0.0, None));
@@ -132,7 +133,7 @@ impl Context {
             if let Some(path) = self.changed_input(stage).await? {
                 return Ok((StageState::Failed, 0.0, Some(input_changed(&path))));
             }
-            let ended = self.make_attempt(stage, &job.slot).await?;
+            let ended = self.make_attempt(job.at, &job.slot).await?;
             match self.conclude(stage, ended, &mut tries).await? {
                 Next::Done(state, seconds, failure) => return Ok((state, seconds, failure)),
                 Next::Again(None) => {}

@@ -70,7 +70,7 @@ mod tests {
     fn manifest() -> Option<Manifest> {
         let (nonce, fingerprint) = ("n".into(), "f".into());
         Some(Manifest {
-            protocol: 1,
+            protocol: crate::protocol::PROTOCOL,
             nonce,
             fingerprint,
             files: vec![],

@@ -17,10 +17,6 @@ impl Plan {
     pub fn new(pipeline: &Pipeline, files: &mut dyn FileHasher) -> Result<Self, PlanError> {
         let graph = Graph::new(pipeline)?;
         let order = graph.order()?;
-        let mut position = vec![0; order.len()];
-        for (at, node) in order.iter().enumerate() {
-            position[node.index()] = at;
-        }
         let mut fingerprints = BTreeMap::new();
         let mut stages = Vec::with_capacity(order.len());
         for node in order {
@@ -41,7 +37,6 @@ impl Plan {
                 seed,
                 max_retries: stage.common.max_retries,
                 deps: graph.deps(node),
-                ancestors: graph.ancestors(node, &position),
                 fingerprint,
                 parts,
             });

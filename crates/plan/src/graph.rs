@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use petgraph::graph::{DiGraph, NodeIndex};
-use petgraph::visit::{Dfs, Reversed};
 use petgraph::{Direction, algo};
 use spec::Pipeline;
 
@@ -77,19 +76,5 @@ impl<'a> Graph<'a> {
     /// Direct dependencies, in the order in which the stage names them.
     pub fn deps(&self, node: NodeIndex) -> Vec<String> {
         self.deps[node.index()].iter().map(|&needed| self.name(needed)).collect()
-    }
-
-    /// All that a stage needs, in the order given by `position`.
-    pub fn ancestors(&self, node: NodeIndex, position: &[usize]) -> Vec<String> {
-        let reversed = Reversed(&self.graph);
-        let mut search = Dfs::new(reversed, node);
-        let mut found = Vec::new();
-        while let Some(other) = search.next(reversed) {
-            if other != node {
-                found.push(other);
-            }
-        }
-        found.sort_by_key(|other| position[other.index()]);
-        found.into_iter().map(|other| self.name(other)).collect()
     }
 }

@@ -9,11 +9,13 @@ mod error;
 mod fingerprint;
 mod freeze;
 mod graph;
+mod links;
 mod planned;
 mod show;
 
 pub use dirty::{Action, Artifact, Decision, PartChange, Past, Reason, changes, decide};
 pub use error::PlanError;
 pub use fingerprint::{FileHasher, format_version};
+pub use links::Links;
 pub use planned::{Fingerprint, Plan, PlannedStage};
 pub use show::{dot, mermaid};

@@ -68,8 +68,6 @@ pub struct PlannedStage {
     pub max_retries: u32,
     /// Stages that it names: in its config, then those it only `requires`.
     pub deps: Vec<String>,
-    /// All stages it needs, directly or not, in topological order.
-    pub ancestors: Vec<String>,
     pub fingerprint: Fingerprint,
     /// What the fingerprint is made of: `config.kl_coef` → `0.02`.
     pub parts: BTreeMap<String, String>,

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Memory, differing, parse, plan};
-use plan::{Artifact, Plan, Reason, decide};
+use plan::{Artifact, Links, Plan, Reason, decide};
 use proptest::prelude::*;
 
 /// A graph of `n` stages: leaves prepare, others report on earlier ones. `shuffle` orders the file.
@@ -68,17 +68,21 @@ proptest! {
     #[test]
     fn e11_stages_come_after_all_they_need(dag in dags()) {
         let plan = dag.plan(None, 0);
-        let position = |name: &str| plan.stages.iter().position(|stage| stage.name == name);
+        let links = Links::new(&plan);
+        let mut above: Vec<BTreeSet<usize>> = Vec::new();
         for (at, stage) in plan.stages.iter().enumerate() {
-            let mut needed = BTreeSet::new();
-            for dep in &stage.deps {
-                prop_assert!(position(dep) < Some(at));
-                needed.insert(dep.clone());
-                needed.extend(plan.stage(dep).map(|dep| dep.ancestors.clone()).unwrap_or_default());
-            }
-            let ancestors: BTreeSet<_> = stage.ancestors.iter().cloned().collect();
-            prop_assert_eq!(&ancestors, &needed);
-            prop_assert!(stage.ancestors.is_sorted_by_key(|name| position(name)));
+            let deps: Vec<usize> = stage.deps.iter().map(|dep| {
+                plan.stages.iter().position(|stage| stage.name == *dep).expect("planned")
+            }).collect();
+            prop_assert!(deps.iter().all(|dep| *dep < at));
+            prop_assert_eq!(links.deps(at), &deps);
+            let needed = deps.iter().flat_map(|&dep| above[dep].iter().copied().chain([dep])).collect();
+            above.push(needed);
+            prop_assert_eq!(links.ancestors(at), above[at].iter().copied().collect::<Vec<_>>());
+        }
+        for at in 0..above.len() {
+            let below: Vec<_> = (0..above.len()).filter(|other| above[*other].contains(&at)).collect();
+            prop_assert_eq!(links.descendants(at), below);
         }
     }
 

@@ -13,7 +13,7 @@ pub fn run<B: HydraBackend>(config: &Report, context: &mut Context<B>) -> Result
     let names = if config.stages.is_empty() { &planned.deps } else { &config.stages };
     // In the order in which they ran, whatever order they were named in.
     let mut stages = Vec::new();
-    for name in planned.ancestors.iter().filter(|name| names.contains(name)) {
+    for name in context.request.ancestors.iter().filter(|name| names.contains(name)) {
         let input = context.input(name)?;
         let usage = context.request.usage.get(name);
         stages.push(Stage {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::attempts::{AttemptEnd, end_attempt};
+use crate::attempts::{AttemptEnd, end_attempt, remove};
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::files::{self, ManifestFile};
@@ -15,6 +15,11 @@ use crate::lease::stage_lease;
 use crate::record::{Artifact, Attempt, AttemptState, StageState};
 use crate::runs::set_stage;
 use crate::{fault, id};
+
+/// One look into the index for each stage.
+const LAST_PARTS: &str = "SELECT wanted.value, artifacts.parts FROM json_each(?1) AS wanted
+     JOIN artifacts ON artifacts.rowid =
+         (SELECT rowid FROM artifacts WHERE pipeline = ?2 AND stage = wanted.value ORDER BY created_at DESC LIMIT 1)";
 
 /// Name of the manifest inside an artifact.
 const MANIFEST: &str = "manifest.json";
@@ -43,11 +48,10 @@ impl Store {
     pub async fn publish(&self, p: Publication<'_>) -> Result<Artifact, StoreError> {
         let path = Layout::artifact_name(p.kind, &p.attempt.fingerprint);
         self.move_into_place(&p, &path).await?;
-        let artifact = self.commit_artifact(&p, path).await?;
+        let (artifact, mut superfluous) = self.commit_artifact(&p, path).await?;
         fault::point("publish.committed");
-        self.forget_checkpoints(&p.attempt.fingerprint).await?;
-        let aside = replaced(&self.layout().attempt(&p.attempt.id));
-        let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(aside)).await;
+        superfluous.push(replaced(&self.layout().attempt(&p.attempt.id)));
+        remove(superfluous).await;
         Ok(artifact)
     }
 
@@ -60,7 +64,12 @@ impl Store {
         work.await.unwrap_or_else(|e| Err(StoreError::io(self.layout().root())(std::io::Error::other(e))))
     }
 
-    async fn commit_artifact(&self, p: &Publication<'_>, path: String) -> Result<Artifact, StoreError> {
+    /// Also forgets the stage's checkpoints; what is left of them on disk is returned.
+    async fn commit_artifact(
+        &self,
+        p: &Publication<'_>,
+        path: String,
+    ) -> Result<(Artifact, Vec<PathBuf>), StoreError> {
         let attempt = p.attempt;
         let mut tx = self.begin().await?;
         let end = AttemptEnd {
@@ -102,10 +111,11 @@ impl Store {
         .bind(id::now_ms())
         .fetch_one(&mut *tx)
         .await?;
+        let checkpoints = self.forget_checkpoints_in(&mut tx, &attempt.fingerprint).await?;
         set_stage(&mut tx, &attempt.run_id, &attempt.stage, StageState::Succeeded, "").await?;
         self.release_in(&mut tx, &stage_lease(&attempt.fingerprint)).await?;
         tx.commit().await.map_err(|e| self.classify(e))?;
-        Ok(artifact)
+        Ok((artifact, checkpoints))
     }
 
     /// The current artifact of each fingerprint that has one.
@@ -121,6 +131,24 @@ impl Store {
     /// The current artifact of a fingerprint.
     pub async fn artifact(&self, fingerprint: &str) -> Result<Option<Artifact>, StoreError> {
         Ok(self.artifacts(&[fingerprint]).await?.pop())
+    }
+
+    /// Stage and fingerprint parts (JSON) of the newest artifact that each of these stages made in a pipeline
+    /// of this name.
+    pub async fn last_parts(
+        &self,
+        pipeline: &str,
+        stages: &[&str],
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        if stages.is_empty() {
+            return Ok(Vec::new());
+        }
+        sqlx::query_as(LAST_PARTS)
+            .bind(serde_json::to_string(stages).unwrap_or_default())
+            .bind(pipeline)
+            .fetch_all(self.readers())
+            .await
+            .map_err(|e| self.classify(e))
     }
 
     /// The newest artifact that a stage of this name made in a pipeline of this name.

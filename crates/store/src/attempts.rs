@@ -148,16 +148,24 @@ impl Store {
     /// Deletes all checkpoints of a fingerprint, rows first. A folder that cannot be deleted only wastes space.
     pub async fn forget_checkpoints(&self, fingerprint: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
+        let folders = self.forget_checkpoints_in(&mut tx, fingerprint).await?;
+        tx.commit().await.map_err(|e| self.classify(e))?;
+        remove(folders).await;
+        Ok(())
+    }
+
+    /// Deletes the rows; the folders are the caller's, once that is durable.
+    pub(crate) async fn forget_checkpoints_in(
+        &self,
+        tx: &mut sqlx::SqliteConnection,
+        fingerprint: &str,
+    ) -> Result<Vec<PathBuf>, StoreError> {
         let paths: Vec<String> =
             sqlx::query_scalar("DELETE FROM checkpoints WHERE fingerprint = ? RETURNING path")
                 .bind(fingerprint)
-                .fetch_all(&mut *tx)
+                .fetch_all(tx)
                 .await?;
-        tx.commit().await.map_err(|e| self.classify(e))?;
-        let folders: Vec<PathBuf> = paths.iter().map(|p| self.layout().resolve(p)).collect();
-        let _ = tokio::task::spawn_blocking(move || folders.iter().for_each(|f| drop(fs::remove_dir_all(f))))
-            .await;
-        Ok(())
+        Ok(paths.iter().map(|path| self.layout().resolve(path)).collect())
     }
 
     pub(crate) async fn history(
@@ -201,6 +209,12 @@ pub(crate) async fn end_attempt(
     let attempt_id = Some(attempt.id.as_str());
     record(tx, Happened { run_id, stage, attempt_id, kind: end.state.as_str(), detail: end.message }).await?;
     Ok(())
+}
+
+/// Deletes folders that nothing points to any more. What cannot be deleted only wastes space.
+pub(crate) async fn remove(folders: Vec<PathBuf>) {
+    let all = move || folders.iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
+    let _ = tokio::task::spawn_blocking(all).await;
 }
 
 /// `(step, name)` of every finished checkpoint folder: `step-00000040`.

@@ -22,5 +22,5 @@ pub use attempts::{AttemptEnd, NewAttempt};
 pub use database::Store;
 pub use error::StoreError;
 pub use layout::Layout;
-pub use memo::FileMemo;
+pub use memo::{FileMemo, Fresh};
 pub use runs::{DecidedStage, NewRun};

@@ -43,7 +43,7 @@ impl Stamp {
     }
 }
 
-/// Hashes files, remembering what it read. [`FileMemo::save`] keeps it for the next time.
+/// Hashes files, remembering what it read. [`FileMemo::take_fresh`] gives what is to be kept for the next time.
 #[derive(Debug, Default)]
 pub struct FileMemo {
     known: HashMap<PathBuf, (Stamp, String)>,
@@ -108,14 +108,25 @@ impl FileMemo {
         Ok(hash)
     }
 
-    /// Keeps what was read since [`FileMemo::load`].
-    pub async fn save(&mut self, store: &Store) -> Result<(), StoreError> {
-        if self.fresh.is_empty() {
+    /// What was read since [`FileMemo::load`] or the last call of this.
+    pub fn take_fresh(&mut self) -> Fresh {
+        let entry = |path: PathBuf| self.known.get(&path).cloned().map(|(stamp, hash)| (path, stamp, hash));
+        Fresh(std::mem::take(&mut self.fresh).into_iter().filter_map(entry).collect())
+    }
+}
+
+/// Hashes that are not in the state folder yet.
+#[derive(Debug)]
+pub struct Fresh(Vec<(PathBuf, Stamp, String)>);
+
+impl Fresh {
+    /// Keeps them for the next time.
+    pub async fn save(self, store: &Store) -> Result<(), StoreError> {
+        if self.0.is_empty() {
             return Ok(());
         }
         let mut tx = store.begin().await?;
-        for path in self.fresh.drain(..) {
-            let Some((stamp, hash)) = self.known.get(&path) else { continue };
+        for (path, stamp, hash) in self.0 {
             sqlx::query("INSERT OR REPLACE INTO file_memo VALUES (?, ?, ?, ?, ?, ?, ?)")
                 .bind(path.as_os_str().as_bytes())
                 .bind(stamp.dev)

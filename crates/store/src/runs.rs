@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use serde::Serialize;
 use sqlx::SqliteConnection;
 
 use crate::database::Store;
@@ -25,7 +26,7 @@ pub struct NewRun<'a> {
 }
 
 /// A stage as decided at the start or resumption of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct DecidedStage<'a> {
     pub name: &'a str,
     pub kind: &'a str,
@@ -240,24 +241,20 @@ async fn decide(
     run_id: &str,
     stages: &[DecidedStage<'_>],
 ) -> Result<(), sqlx::Error> {
-    for (position, stage) in stages.iter().enumerate() {
-        sqlx::query(
-            "INSERT INTO stages (run_id, position, name, kind, fingerprint, state, reasons, forced)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-             ON CONFLICT (run_id, name) DO UPDATE SET state = excluded.state, reasons = excluded.reasons,
-                 forced = excluded.forced, message = ''",
-        )
-        .bind(run_id)
-        .bind(position as i64)
-        .bind(stage.name)
-        .bind(stage.kind)
-        .bind(stage.fingerprint)
-        .bind(stage.state)
-        .bind(&stage.reasons)
-        .bind(stage.forced)
-        .execute(&mut *tx)
-        .await?;
-    }
+    // One statement, however many stages there are.
+    let rows = serde_json::to_string(stages).map_err(|e| sqlx::Error::Encode(e.into()))?;
+    sqlx::query(
+        "INSERT INTO stages (run_id, position, name, kind, fingerprint, state, reasons, forced)
+         SELECT ?, key, value ->> 'name', value ->> 'kind', value ->> 'fingerprint', value ->> 'state',
+             value ->> 'reasons', value ->> 'forced'
+         FROM json_each(?) WHERE true
+         ON CONFLICT (run_id, name) DO UPDATE SET state = excluded.state, reasons = excluded.reasons,
+             forced = excluded.forced, message = ''",
+    )
+    .bind(run_id)
+    .bind(rows)
+    .execute(tx)
+    .await?;
     Ok(())
 }
 

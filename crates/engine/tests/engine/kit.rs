@@ -237,14 +237,6 @@ fn make_plan(stages: &Stages) -> Plan {
     let mut planned: Vec<PlannedStage> = Vec::new();
     for (name, deps, script) in stages {
         let find = |name: &str| planned.iter().find(|p| p.name == name).unwrap();
-        let mut ancestors: Vec<String> = Vec::new();
-        for dep in *deps {
-            for name in find(dep).ancestors.iter().chain([&find(dep).name]) {
-                if !ancestors.contains(name) {
-                    ancestors.push(name.clone());
-                }
-            }
-        }
         let mut parts = BTreeMap::from([("config.salt".to_owned(), script.salt.clone())]);
         parts.insert("name".into(), (*name).into());
         parts.extend(deps.iter().map(|d| (format!("input.{d}"), find(d).fingerprint.0.clone())));
@@ -260,7 +252,6 @@ fn make_plan(stages: &Stages) -> Plan {
             seed: 0,
             max_retries: 0,
             deps: deps.iter().map(|d| (*d).into()).collect(),
-            ancestors,
             fingerprint,
             parts,
         });
