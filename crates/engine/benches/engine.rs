@@ -243,7 +243,7 @@ fn work(folder: &Path) {
         usage: Usage::default(),
     };
     let manifest = serde_json::to_vec(&manifest).expect("JSON");
-    store::files::write_atomic(&folder.join(file::MANIFEST), &manifest).unwrap_or_else(|e| panic!("{e}"));
+    store::files::write_whole(&folder.join(file::MANIFEST), &manifest).unwrap_or_else(|e| panic!("{e}"));
 }
 
 /// Runs stages in this process: what is left is the engine.

@@ -69,7 +69,7 @@ impl Context {
         let request = serde_json::to_vec_pretty(&request)
             .map_err(|source| EngineError::Json { what: "a request", source })?;
         fs::create_dir_all(&task.folder).map_err(io(&task.folder))?;
-        files::write_atomic(&task.folder.join(file::REQUEST), &request)?;
+        files::write_whole(&task.folder.join(file::REQUEST), &request)?;
         fault::point("attempt.requested");
         let handle = match self.executor.submit(&task).await {
             Ok(handle) => handle,

@@ -220,6 +220,11 @@ impl Sources {
         self.0.len() - 1
     }
 
+    /// A text by its number.
+    pub fn text(&self, number: usize) -> Option<&str> {
+        self.0.get(number).map(|(_, text)| text.as_ref())
+    }
+
     /// `file:line:column`.
     pub fn show(&self, at: &At) -> String {
         let Some((name, text)) = self.0.get(at.source) else { return String::new() };

@@ -1,15 +1,17 @@
 //! A whole pipeline, and the tables that are not stages: `[pipeline]`, `[model]`, `[lora]`, `[executor]`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use toml::de::DeTable;
 
 use crate::key::{Choice, Rule, Type};
 use crate::mistake::{Mistake, Mistakes, Problem, Sources};
 use crate::node::{At, Content, Node};
+use crate::overrides::Override;
 use crate::section::{choice, section};
 use crate::stage::StageConfig;
 use crate::value::{Read, Value};
@@ -234,7 +236,23 @@ impl Read for TargetModules {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origins {
     pub sources: Sources,
-    pub places: BTreeMap<String, At>,
+    pub overrides: Vec<Override>,
+}
+
+impl Origins {
+    /// Where the value of `path` was written. Looked up in the text again: it is rarely asked for.
+    fn place(&self, path: &str) -> Option<At> {
+        let text = self.sources.text(0)?;
+        let table = DeTable::parse(text).ok()?;
+        let root = crate::read::tree(&table, &self.overrides, &mut Mistakes::default());
+        let mut found = None;
+        root.walk(&mut |other, at| {
+            if other == path {
+                found = Some(at.clone());
+            }
+        });
+        found
+    }
 }
 
 impl Pipeline {
@@ -270,7 +288,7 @@ impl Pipeline {
     ) -> Mistake {
         let problem = Problem::Outside { code: code.into(), message: message.into(), help: help.into() };
         let table = path.rsplit_once('.').map(|(table, _)| table).unwrap_or_default();
-        let at = self.origins.places.get(path).or_else(|| self.origins.places.get(table));
-        self.origins.sources.mistake(at, problem)
+        let at = self.origins.place(path).or_else(|| self.origins.place(table));
+        self.origins.sources.mistake(at.as_ref(), problem)
     }
 }

@@ -1,5 +1,6 @@
 //! From text to a [`Pipeline`]: syntax, overrides, tables, then the rules between stages.
 
+use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::mistake::{Mistakes, Problem, Sources, SpecErrors};
@@ -21,7 +22,9 @@ use crate::stage::{KINDS, StageConfig};
 pub fn parse(name: &str, text: &str, overrides: &[Override]) -> Result<Pipeline, SpecErrors> {
     let mut sources = Sources::default();
     sources.add(name, text);
-    let numbers: Vec<_> = overrides.iter().map(|change| sources.add("--set", &change.0)).collect();
+    for change in overrides {
+        sources.add("--set", &change.0);
+    }
     let mut out = Mistakes::new(sources);
 
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -32,20 +35,24 @@ pub fn parse(name: &str, text: &str, overrides: &[Override]) -> Result<Pipeline,
     if !errors.is_empty() {
         return Err(out.into_errors(name));
     }
-    let mut root = Node::document(&table);
-    for (change, number) in overrides.iter().zip(numbers) {
-        change.apply(&mut root, number, &mut out);
-    }
+    let root = tree(&table, overrides, &mut out);
+    drop(table);
     let mut pipeline = read(&root, &mut out);
     rules::check(&pipeline, &root, &mut out);
     if !out.is_empty() {
         return Err(out.into_errors(name));
     }
-    root.walk(&mut |path, at| {
-        pipeline.origins.places.insert(path.to_owned(), at.clone());
-    });
-    pipeline.origins.sources = out.sources;
+    pipeline.origins = Origins { sources: out.sources, overrides: overrides.to_vec() };
     Ok(pipeline)
+}
+
+/// The file as a tree, changed as `--set` says: the file is source 0, the n-th change source n.
+pub(crate) fn tree(table: &Spanned<DeTable<'_>>, overrides: &[Override], out: &mut Mistakes) -> Node {
+    let mut root = Node::document(table);
+    for (change, number) in overrides.iter().zip(1..) {
+        change.apply(&mut root, number, out);
+    }
+    root
 }
 
 /// The tables of a file, in the order in which the documentation shows them.

@@ -217,7 +217,7 @@ fn move_into_place(
     }
     files::verify(out, list)?;
     fault::point("publish.verified");
-    files::write_atomic(&out.join(MANIFEST), manifest)?;
+    files::write_whole(&out.join(MANIFEST), manifest)?;
     files::sync_tree(out)?;
     fault::point("publish.manifest");
     if target.exists() {
@@ -227,9 +227,8 @@ fn move_into_place(
     }
     fault::point("publish.replaced");
     fs::rename(out, target).map_err(StoreError::io(target))?;
-    for folder in [target.parent(), out.parent()].into_iter().flatten() {
-        files::sync_dir(folder).map_err(StoreError::io(folder))?;
-    }
+    let artifacts = target.parent().unwrap_or(target);
+    files::sync_dir(artifacts).map_err(StoreError::io(artifacts))?;
     fault::point("publish.renamed");
     Ok(())
 }

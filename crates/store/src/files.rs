@@ -20,15 +20,26 @@ pub struct ManifestFile {
 
 /// Writes `bytes` to `path` durably: a neighbouring temporary file, fsync, rename, fsync of the folder.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || {
-        let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
-        file.write_all(bytes)?;
+    replace(path, bytes, true).and_then(|()| sync_dir(folder_of(path))).map_err(StoreError::io(path))
+}
+
+/// As [`write_atomic`], for what needs to survive a crash of this process but not one of the machine.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    replace(path, bytes, false).map_err(StoreError::io(path))
+}
+
+fn replace(path: &Path, bytes: &[u8], durable: bool) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder_of(path))?;
+    file.write_all(bytes)?;
+    if durable {
         file.as_file().sync_all()?;
-        file.persist(path).map_err(|e| e.error)?;
-        sync_dir(folder)
-    };
-    write().map_err(StoreError::io(path))
+    }
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes the names in `folder` durable.

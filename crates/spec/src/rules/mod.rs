@@ -3,26 +3,41 @@
 mod references;
 mod stages;
 
+use std::collections::HashMap;
+
 use crate::mistake::Mistakes;
-use crate::node::{At, Node};
-use crate::pipeline::Pipeline;
+use crate::node::{At, Entry, Node};
+use crate::pipeline::{Pipeline, Stage};
 
 /// Checks all rules. `root` knows where things were written and which keys are in the file at all.
 pub(crate) fn check(pipeline: &Pipeline, root: &Node, out: &mut Mistakes) {
-    let file = File { root };
+    let written = root.get("stages").and_then(Node::entries).unwrap_or_default();
+    let file = File {
+        root,
+        written: written.iter().map(|entry| (entry.name.as_str(), entry)).collect(),
+        stages: pipeline.stages.iter().map(|stage| (stage.name.as_str(), stage)).collect(),
+    };
     references::check(pipeline, &file, out);
     stages::check(pipeline, &file, out);
 }
 
-/// Looks up places in the tree.
+/// Looks up stages and places in the tree.
 struct File<'a> {
     root: &'a Node,
+    /// Stage tables as they are written, whatever is wrong with them.
+    written: HashMap<&'a str, &'a Entry>,
+    stages: HashMap<&'a str, &'a Stage>,
 }
 
-impl File<'_> {
+impl<'a> File<'a> {
+    /// The stage of that name, if its kind is known.
+    fn stage(&self, name: &str) -> Option<&'a Stage> {
+        self.stages.get(name).copied()
+    }
+
     /// The value at `stages.NAME.key`, if it is written in the file.
     fn find(&self, stage: &str, key: &str) -> Option<&Node> {
-        self.root.get("stages")?.get(stage)?.get(key)
+        self.written.get(stage)?.node.get(key)
     }
 
     fn has(&self, stage: &str, key: &str) -> bool {
@@ -44,8 +59,6 @@ impl File<'_> {
 
     /// The place of a stage's name in its header.
     fn table(&self, stage: &str) -> At {
-        let stages = self.root.get("stages").and_then(Node::entries).unwrap_or_default();
-        let entry = stages.iter().find(|entry| entry.name == stage);
-        entry.map_or(At { source: 0, span: 0..0 }, |entry| entry.at.clone())
+        self.written.get(stage).map_or(At { source: 0, span: 0..0 }, |entry| entry.at.clone())
     }
 }

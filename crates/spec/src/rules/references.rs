@@ -10,30 +10,23 @@ use crate::pipeline::{Pipeline, Stage};
 use crate::stage::{Reference, StageConfig};
 
 pub(super) fn check(pipeline: &Pipeline, file: &File<'_>, out: &mut Mistakes) {
-    // A stage whose kind is not known is there all the same: naming it is no second mistake.
-    let written = file.root.get("stages").and_then(Node::entries).unwrap_or_default();
-    let names: Vec<&str> = written.iter().map(|entry| entry.name.as_str()).collect();
     for stage in &pipeline.stages {
         for reference in stage.references() {
-            check_reference(pipeline, stage, &reference, &names, file, out);
+            check_reference(stage, &reference, file, out);
         }
-        check_split(pipeline, stage, file, out);
+        check_split(stage, file, out);
     }
     for cycle in cycles(pipeline) {
-        note_cycle(&cycle, pipeline, file, out);
+        note_cycle(&cycle, file, out);
     }
 }
 
-fn check_reference(
-    pipeline: &Pipeline,
-    stage: &Stage,
-    reference: &Reference,
-    names: &[&str],
-    file: &File<'_>,
-    out: &mut Mistakes,
-) {
+fn check_reference(stage: &Stage, reference: &Reference, file: &File<'_>, out: &mut Mistakes) {
     let at = file.at(&stage.name, &reference.key);
-    if !names.contains(&reference.stage.as_str()) {
+    // A stage whose kind is not known is there all the same: naming it is no second mistake.
+    if !file.written.contains_key(reference.stage.as_str()) {
+        let written = file.root.get("stages").and_then(Node::entries).unwrap_or_default();
+        let names: Vec<&str> = written.iter().map(|entry| entry.name.as_str()).collect();
         let others = names.iter().copied().filter(|name| *name != stage.name);
         let problem = Problem::UnknownStage {
             stage: reference.stage.clone(),
@@ -42,7 +35,7 @@ fn check_reference(
         };
         return out.note(&at, problem);
     }
-    let Some(named) = pipeline.stage(&reference.stage) else { return };
+    let Some(named) = file.stage(&reference.stage) else { return };
     let kind = named.config.kind();
     if !reference.kinds.is_empty() && !reference.kinds.contains(&kind) {
         let allowed = reference.kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" or ");
@@ -56,7 +49,7 @@ fn check_reference(
     }
 }
 
-fn check_split(pipeline: &Pipeline, stage: &Stage, file: &File<'_>, out: &mut Mistakes) {
+fn check_split(stage: &Stage, file: &File<'_>, out: &mut Mistakes) {
     let mut used = None;
     let mut data = None;
     stage.config.section().each(&mut |key, value| {
@@ -64,7 +57,7 @@ fn check_split(pipeline: &Pipeline, stage: &Stage, file: &File<'_>, out: &mut Mi
             used = value.names().first().map(|name| (*name).to_owned());
         }
         if key.name == "data" {
-            data = value.names().first().and_then(|name| pipeline.stage(name));
+            data = value.names().first().and_then(|name| file.stage(name));
         }
     });
     let (Some(used), Some(data)) = (used, data) else { return };
@@ -142,9 +135,9 @@ fn finish_free(deps: &[Vec<usize>], done: &mut [bool]) {
     }
 }
 
-fn note_cycle(cycle: &[String], pipeline: &Pipeline, file: &File<'_>, out: &mut Mistakes) {
+fn note_cycle(cycle: &[String], file: &File<'_>, out: &mut Mistakes) {
     let places = cycle.iter().zip(&cycle[1..]).map(|(from, to)| {
-        let references = pipeline.stage(from).map(Stage::references).unwrap_or_default();
+        let references = file.stage(from).map(Stage::references).unwrap_or_default();
         let key =
             references.into_iter().find(|reference| reference.stage == *to).map(|reference| reference.key);
         let key = key.unwrap_or_else(|| "stages".to_owned());

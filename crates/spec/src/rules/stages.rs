@@ -211,7 +211,7 @@ impl Check<'_> {
     }
 
     fn training_rows(&mut self, model: &str, data: &str) {
-        let Some(StageConfig::Prepare(prepare)) = self.pipeline.stage(data).map(|stage| &stage.config) else {
+        let Some(StageConfig::Prepare(prepare)) = self.file.stage(data).map(|stage| &stage.config) else {
             return;
         };
         self.positions(model, data, "data", prepare.max_response_length);
@@ -219,10 +219,10 @@ impl Check<'_> {
 
     /// Prompt and response together must fit into the positions of a model that this pipeline makes.
     fn positions(&mut self, model: &str, data: &str, key: &str, response: usize) {
-        let Some(StageConfig::Prepare(prepare)) = self.pipeline.stage(data).map(|stage| &stage.config) else {
+        let Some(StageConfig::Prepare(prepare)) = self.file.stage(data).map(|stage| &stage.config) else {
             return;
         };
-        let Some(positions) = made_positions(self.pipeline, model) else { return };
+        let Some(positions) = made_positions(self.pipeline, self.file, model) else { return };
         let prompt = prepare.max_prompt_length;
         if prompt + response > positions {
             let message = format!(
@@ -235,11 +235,11 @@ impl Check<'_> {
 }
 
 /// `max_position_embeddings` of the `pretrain` stage at the root of a model, if it is made from scratch here.
-fn made_positions(pipeline: &Pipeline, model: &str) -> Option<usize> {
+fn made_positions<'a>(pipeline: &'a Pipeline, file: &File<'a>, model: &'a str) -> Option<usize> {
     let mut name = model;
     // A chain longer than the pipeline is a cycle, which is reported elsewhere.
     for _ in 0..=pipeline.stages.len() {
-        let stage = pipeline.stage(name)?;
+        let stage = file.stage(name)?;
         name = match &stage.config {
             StageConfig::Pretrain(config) if config.model.is_empty() => {
                 return pipeline.model.base.is_empty().then_some(config.architecture.max_position_embeddings);
