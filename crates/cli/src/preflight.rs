@@ -5,7 +5,7 @@ use std::path::Path;
 use miette::Diagnostic;
 use serde_json::Value;
 use spec::stage::{FileRole, InputFile};
-use spec::{Device, Mistake, Pipeline, Stage, StageConfig};
+use spec::{Device, ExecutorKind, Mistake, Pipeline, Stage, StageConfig};
 
 use crate::failure::Failure;
 
@@ -15,7 +15,10 @@ const NOT_THERE: &str = "E0118";
 /// Checks everything that the pipeline names; all mistakes at once.
 pub fn check(pipeline: &Pipeline) -> Result<(), Failure> {
     let mut mistakes = Vec::new();
-    if let Device::Cuda(index) = pipeline.model.device
+    // Devices of other machines are for those to find.
+    let here = pipeline.stages.iter().any(|s| pipeline.executor.place(&s.name).kind == ExecutorKind::Local);
+    if here
+        && let Device::Cuda(index) = pipeline.model.device
         && let Err(error) = cuda::probe(index)
     {
         mistakes.push(mistake(pipeline, "model.device", &error));

@@ -11,7 +11,7 @@ use store::{NewAttempt, StoreError, files, id};
 use crate::context::Context;
 use crate::control::Level;
 use crate::error::{EngineError, code};
-use crate::executor::{Cancel, Ending, Handle, Observation, Task};
+use crate::executor::{Cancel, Ending, Handle, Observation, SubmitError, Task};
 use crate::protocol::{Event, FailureClass, Manifest, PROTOCOL, Request, file};
 use crate::slots::Slot;
 use crate::tail::Tail;
@@ -34,7 +34,14 @@ pub(crate) struct Ended {
 impl Context {
     fn task(&self, attempt: &Attempt) -> Task {
         let folder = self.store.layout().attempt(&attempt.id);
-        Task { run_id: attempt.run_id.clone(), attempt_id: attempt.id.clone(), folder }
+        Task {
+            run_id: attempt.run_id.clone(),
+            stage: attempt.stage.clone(),
+            number: attempt.number,
+            attempt_id: attempt.id.clone(),
+            nonce: attempt.nonce.clone(),
+            folder,
+        }
     }
 
     /// Makes an attempt: the row first, then the request, then the worker, then its handle.
@@ -43,11 +50,12 @@ impl Context {
         let checkpoint = self.store.newest_checkpoint(stage.fingerprint.as_str()).await?;
         let ancestors = self.inputs(at).await?;
         let resume_step = checkpoint.as_ref().map(|c| c.step as u64);
+        let executor = self.executors.of_stage(&stage.name);
         let new = NewAttempt {
             run_id: &self.run_id,
             stage: &stage.name,
             fingerprint: stage.fingerprint.as_str(),
-            executor: self.executor.name(),
+            executor: executor.name(),
             resume_step,
         };
         let attempt = self.store.begin_attempt(new).await?;
@@ -71,17 +79,17 @@ impl Context {
         fs::create_dir_all(&task.folder).map_err(io(&task.folder))?;
         files::write_whole(&task.folder.join(file::REQUEST), &request)?;
         fault::point("attempt.requested");
-        let handle = match self.executor.submit(&task).await {
-            Ok(handle) => handle,
-            Err(error) => {
-                let (message, help) =
-                    (error.to_string(), "the program of the worker is this one itself".to_owned());
-                let class = if error.is_transient() { FailureClass::Infra } else { FailureClass::Internal };
-                let failure = Failure { class, code: code::CANNOT_START.into(), message, help };
-                let verdict =
-                    if error.is_transient() { Verdict::Died(failure) } else { Verdict::Failed(failure) };
-                return Ok(Ended { attempt, verdict, seconds: 0.0, peak_rss_bytes: 0, checkpoint: None });
+        let submitted = tokio::select! {
+            biased;
+            submitted = executor.submit(&task) => submitted,
+            () = self.control.above(Level::Go) => {
+                executor.abandon(&task).await;
+                return Ok(unstarted(attempt, Verdict::Stopped));
             }
+        };
+        let handle = match submitted {
+            Ok(handle) => handle,
+            Err(error) => return Ok(unstarted(attempt, cannot_start(&error))),
         };
         fault::point("attempt.spawned");
         self.store.attempt_started(&attempt, &handle).await?;
@@ -100,15 +108,16 @@ impl Context {
     /// a result that is whole is taken, and only what is known to be dead is given up.
     pub async fn recover_attempt(&self, attempt: Attempt) -> Result<Ended, EngineError> {
         let task = self.task(&attempt);
+        let executor = self.executors.named(&attempt.executor);
         let handle = match &attempt.handle {
             Some(handle) => Some(handle.clone()),
-            None => self.executor.find(&task).await,
+            None => executor.find(&task).await,
         };
         if let Some(handle) = &handle {
             if attempt.handle.is_none() {
                 self.store.attempt_started(&attempt, handle).await?;
             }
-            if !matches!(self.executor.observe(&task, handle).await, Observation::Ended(_)) {
+            if !matches!(executor.observe(&task, handle).await, Observation::Ended(_)) {
                 self.tell(Update::StageAdopted {
                     stage: attempt.stage.clone(),
                     attempt: attempt.number,
@@ -126,6 +135,7 @@ impl Context {
         task: Task,
         handle: Option<Handle>,
     ) -> Result<Ended, EngineError> {
+        let executor = self.executors.named(&attempt.executor);
         let (start, wall) = (Instant::now(), attempt.started_at.unwrap_or(attempt.created_at));
         let waited = (id::now_ms() - wall).max(0) as f64 / 1000.0;
         let mut tail = Tail::new(&task.folder.join(file::EVENTS), &attempt.nonce);
@@ -135,7 +145,7 @@ impl Context {
             None => Ending::Gone,
         };
         if let Some(handle) = &handle {
-            self.executor.clean_up(&task, handle).await;
+            executor.clean_up(&task, handle).await;
         }
         self.pass_on(&attempt, &mut tail);
         self.store.record_checkpoints(&attempt, file::CHECKPOINTS).await?;
@@ -163,9 +173,10 @@ impl Context {
         tail: &mut Tail,
         peak: &mut u64,
     ) -> Ending {
+        let executor = self.executors.named(&attempt.executor);
         let mut signalled = Level::Go;
         loop {
-            if let Observation::Ended(ending) = self.executor.observe(task, handle).await {
+            if let Observation::Ended(ending) = executor.observe(task, handle).await {
                 return ending;
             }
             let level = self.control.level();
@@ -176,14 +187,14 @@ impl Context {
                     Level::Term => Cancel::Terminate,
                     Level::Stop | Level::Go => Cancel::Checkpoint,
                 };
-                self.executor.cancel(task, handle, how).await;
+                executor.cancel(task, handle, how).await;
             }
             tokio::select! {
-                () = self.executor.changed(handle) => {}
+                () = executor.changed(handle) => {}
                 () = tokio::time::sleep(TICK) => {}
                 () = self.control.above(signalled) => {}
             }
-            *peak = self.executor.peak_rss_bytes(handle).unwrap_or(0).max(*peak);
+            *peak = executor.peak_rss_bytes(handle).unwrap_or(0).max(*peak);
             if self.pass_on(attempt, tail)
                 && let Err(error) = self.store.record_checkpoints(attempt, file::CHECKPOINTS).await
             {
@@ -202,6 +213,22 @@ impl Context {
         });
         checkpoint
     }
+}
+
+fn unstarted(attempt: Attempt, verdict: Verdict) -> Ended {
+    Ended { attempt, verdict, seconds: 0.0, peak_rss_bytes: 0, checkpoint: None }
+}
+
+fn cannot_start(error: &SubmitError) -> Verdict {
+    let refused = matches!(error, SubmitError::Refused { .. });
+    let (class, code) = match error.is_transient() {
+        true => (FailureClass::Infra, code::CANNOT_START),
+        false if refused => (FailureClass::User, code::REFUSED),
+        false => (FailureClass::Internal, code::CANNOT_START),
+    };
+    let (message, help) = (error.to_string(), error.help().to_owned());
+    let failure = Failure { class, code: code.into(), message, help };
+    if error.is_transient() { Verdict::Died(failure) } else { Verdict::Failed(failure) }
 }
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> EngineError {

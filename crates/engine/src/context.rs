@@ -10,7 +10,7 @@ use store::{FileMemo, Store};
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::executor::Executor;
+use crate::executor::Executors;
 use crate::options::Retry;
 use crate::protocol::{Input, Usage};
 use crate::update::{Update, Updates};
@@ -26,7 +26,7 @@ pub(crate) struct Ancestors {
 /// One run, as its stages see it.
 pub(crate) struct Context {
     pub store: Store,
-    pub executor: Arc<dyn Executor>,
+    pub executors: Executors,
     pub retry: Retry,
     pub cwd: PathBuf,
     pub run_id: String,

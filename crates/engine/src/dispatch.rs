@@ -38,7 +38,8 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     pub fn new(context: Context, stages: Vec<Start>, slots: Slots) -> Self {
-        let needs = context.plan.stages.iter().map(Need::of).collect();
+        let need = |stage: &plan::PlannedStage| Need::of(stage, context.executors.kind(&stage.name));
+        let needs = context.plan.stages.iter().map(need).collect();
         let states = stages.iter().map(|stage| stage.outcome.state).collect();
         let schedule = Schedule::new(&context.plan, states, needs);
         let (held, tasks) = (HashMap::new(), JoinSet::new());

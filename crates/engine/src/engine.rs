@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::dispatch::{Dispatcher, Start};
 use crate::error::EngineError;
-use crate::executor::{Executor, Local};
+use crate::executor::{Executor, Executors, Local, Slurm};
 use crate::options::{Options, Retry};
 use crate::past::Known;
 use crate::protocol::FailureClass;
@@ -42,7 +42,7 @@ impl Engine {
         Self { store, options, control: Control::default(), executor: None }
     }
 
-    /// Uses this executor instead of the one that `[executor]` asks for.
+    /// Uses this executor for stages on this machine.
     pub fn with_executor(self, executor: Arc<dyn Executor>) -> Self {
         Self { executor: Some(executor), ..self }
     }
@@ -132,11 +132,14 @@ impl Engine {
         updates: Updates,
     ) -> Result<RunOutcome, EngineError> {
         let config = self.executor_config(&plan);
-        let slots = Slots::new(config.max_parallel, config.cpus, &self.options.accelerators);
+        let slots = Slots::new(config.max_parallel, config.cpus, &self.options.accelerators)
+            .with_jobs(config.max_jobs);
         let (worker, cwd) = (self.options.worker.clone(), self.options.cwd.clone());
+        let slurm = Slurm::new(config.clone(), worker.clone(), cwd.clone(), &plan);
+        let local = self.executor.clone().unwrap_or_else(|| Arc::new(Local::new(worker, cwd.clone())));
         let context = Context {
             store: self.store.clone(),
-            executor: self.executor.clone().unwrap_or_else(|| Arc::new(Local::new(worker, cwd.clone()))),
+            executors: Executors::new(config.clone(), local, slurm),
             retry: Retry::new(&config),
             cwd,
             run_id: run_id.clone(),

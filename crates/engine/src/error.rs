@@ -56,4 +56,16 @@ pub mod code {
     pub const NOT_TAKEN: &str = "E0328";
     /// The worker ended without a verdict, too often.
     pub const DIED: &str = "E0326";
+    /// A scheduler will not take the job.
+    pub const REFUSED: &str = "E0340";
+    /// A job was cancelled, not by us.
+    pub const CANCELLED: &str = "E0341";
+    /// A job's time was up before it had kept a new checkpoint, too often.
+    pub const TIME_LIMIT: &str = "E0342";
+    /// A job had to give way to another one, or its node failed.
+    pub const DISPLACED: &str = "E0343";
+    /// A job used more memory than it had asked for.
+    pub const OUT_OF_MEMORY: &str = "E0344";
+    /// A job failed before its worker began.
+    pub const JOB_FAILED: &str = "E0345";
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plan::PlannedStage;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,18 @@ pub struct Request {
     pub threads: usize,
     /// Cost of the ancestors; never part of a result, only of a report's usage section.
     pub usage: BTreeMap<String, Usage>,
+}
+
+impl Request {
+    /// A worker that is started again for the same attempt, by a scheduler that took its place away, goes on
+    /// from the newest checkpoint that it has finished itself.
+    pub fn go_on_in(&mut self, attempt_folder: &Path) {
+        let entries = std::fs::read_dir(attempt_folder.join(file::CHECKPOINTS)).into_iter().flatten();
+        let finished = entries.flatten().map(|entry| entry.path()).filter(|path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"step-"))
+        });
+        self.resume_from = finished.max().or(self.resume_from.take());
+    }
 }
 
 /// The artifact of an ancestor.

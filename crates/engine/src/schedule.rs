@@ -148,7 +148,7 @@ mod tests {
     use spec::Device;
 
     fn need(light: bool) -> Need {
-        Need { light, device: Device::Cpu, memory: 0 }
+        Need { job: false, light, device: Device::Cpu, memory: 0 }
     }
 
     fn schedule(deps: &[Vec<usize>], fingerprints: &[usize], states: &[StageState]) -> Schedule {

@@ -8,8 +8,10 @@ use spec::Device;
 pub struct Slot {
     /// `cpu` or `cuda:0`.
     pub device: String,
+    /// 0: what its job is given.
     pub threads: usize,
     light: bool,
+    job: bool,
 }
 
 /// Free and taken slots.
@@ -20,11 +22,14 @@ pub struct Slots {
     threads: usize,
     accelerators: Vec<String>,
     busy: Vec<String>,
+    jobs: usize,
 }
 
 /// What a stage asks for. Stages that ask for the same are served in the plan's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need {
+    /// It runs as a job elsewhere, and takes nothing of this machine.
+    pub job: bool,
     /// It computes little and gets a thread of its own.
     pub light: bool,
     pub device: Device,
@@ -33,8 +38,9 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    pub fn of(stage: &PlannedStage) -> Self {
-        Self { light: is_light(&stage.kind), device: stage.device, memory: 0 }
+    pub fn of(stage: &PlannedStage, executor: spec::ExecutorKind) -> Self {
+        let job = executor == spec::ExecutorKind::Slurm;
+        Self { job, light: is_light(&stage.kind), device: stage.device, memory: 0 }
     }
 }
 
@@ -56,14 +62,25 @@ impl Slots {
             threads: (cpus / parallel).max(1),
             accelerators: accelerators.to_vec(),
             busy: Vec::new(),
+            jobs: usize::MAX,
         }
+    }
+
+    /// Limits jobs elsewhere.
+    pub fn with_jobs(self, jobs: usize) -> Self {
+        Self { jobs, ..self }
     }
 
     /// Takes what is needed, if it is free now.
     pub fn take(&mut self, need: &Need) -> Option<Slot> {
+        if need.job {
+            self.jobs = self.jobs.checked_sub(1)?;
+            // Which device `auto` is, the job's node knows.
+            return Some(Slot { device: need.device.to_string(), threads: 0, light: false, job: true });
+        }
         if need.light {
             self.light = self.light.checked_sub(1)?;
-            return Some(Slot { device: "cpu".into(), threads: 1, light: true });
+            return Some(Slot { device: "cpu".into(), threads: 1, light: true, job: false });
         }
         if self.free == 0 {
             return None;
@@ -73,11 +90,15 @@ impl Slots {
         if device != "cpu" {
             self.busy.push(device.clone());
         }
-        Some(Slot { device, threads: self.threads, light: false })
+        Some(Slot { device, threads: self.threads, light: false, job: false })
     }
 
     /// Gives back what [`Slots::take`] gave.
     pub fn give_back(&mut self, slot: Slot) {
+        if slot.job {
+            self.jobs += 1;
+            return;
+        }
         if slot.light {
             self.light += 1;
             return;
@@ -104,7 +125,7 @@ mod tests {
     use super::*;
 
     fn take(slots: &mut Slots, kind: &str, device: Device) -> Option<Slot> {
-        slots.take(&Need { light: is_light(kind), device, memory: 0 })
+        slots.take(&Need { job: false, light: is_light(kind), device, memory: 0 })
     }
 
     #[test]
@@ -117,6 +138,19 @@ mod tests {
         slots.give_back(rouge);
         slots.give_back(ppo);
         assert!(take(&mut slots, "sft", Device::Cpu).is_some());
+    }
+
+    #[test]
+    fn jobs_take_nothing_of_this_machine_but_are_counted() {
+        let mut slots = Slots::new(1, 4, &[]).with_jobs(2);
+        let need = Need { job: true, light: false, device: Device::Auto, memory: 0 };
+        let job = slots.take(&need).unwrap();
+        assert_eq!((job.device.as_str(), job.threads), ("auto", 0));
+        assert!(slots.take(&Need { device: Device::Cuda(1), ..need }).is_some());
+        assert_eq!(slots.take(&need), None);
+        assert!(take(&mut slots, "ppo", Device::Cpu).is_some());
+        slots.give_back(job);
+        assert!(slots.take(&need).is_some());
     }
 
     #[test]

@@ -190,8 +190,13 @@ impl Context {
     }
 
     fn after_death(&self, failure: &Failure, tries: &mut Tries, seconds: f64) -> Next {
+        // A place that was taken away says nothing about the stage.
+        if failure.code == code::DISPLACED {
+            return Next::Again(Some((failure.clone(), self.retry.delay(1))));
+        }
         tries.infra += 1;
-        if tries.infra > self.retry.failures {
+        // Whoever cancels a job does not want to see another one.
+        if tries.infra > self.retry.failures || failure.code == code::CANCELLED {
             return Next::Done(StageState::Failed, seconds, Some(failure.clone()));
         }
         Next::Again(Some((failure.clone(), self.retry.delay(tries.infra))))

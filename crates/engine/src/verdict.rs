@@ -1,7 +1,8 @@
 //! What became of an attempt: a pure function of what was seen.
 
 use crate::control::Level;
-use crate::executor::Ending;
+use crate::error::code;
+use crate::executor::{Ending, JobEnd};
 use crate::protocol::{FailureClass, Manifest, exit};
 use crate::tail::Said;
 use crate::update::Failure;
@@ -43,19 +44,42 @@ pub fn judge(ending: Ending, said: &Said, manifest: Option<Manifest>, level: Lev
     if level > Level::Go {
         return Verdict::Stopped;
     }
-    let message = match ending {
-        Ending::Signal(9) => "killed (signal 9), perhaps because memory ran out".to_owned(),
-        Ending::Signal(signal) => format!("killed by signal {signal}"),
-        Ending::Exit(0) => "ended without a manifest".to_owned(),
-        Ending::Exit(code) => format!("ended with exit code {code} and without a verdict"),
-        Ending::Gone => "gone without a verdict".to_owned(),
+    Verdict::Died(death(ending))
+}
+
+/// A death without a word from the worker.
+fn death(ending: Ending) -> Failure {
+    let log = "its log has more";
+    let (code, message, help) = match ending {
+        Ending::Job(end) => job_end(end),
+        Ending::Signal(9) => {
+            (code::DIED, "killed (signal 9), perhaps because memory ran out".to_owned(), log)
+        }
+        Ending::Signal(signal) => (code::DIED, format!("killed by signal {signal}"), log),
+        Ending::Exit(0) => (code::DIED, "ended without a manifest".to_owned(), log),
+        Ending::Exit(exit) => (code::DIED, format!("ended with exit code {exit} and without a verdict"), log),
+        Ending::Gone => (code::DIED, "gone without a verdict".to_owned(), log),
     };
-    Verdict::Died(Failure {
-        class: FailureClass::Infra,
-        code: crate::error::code::DIED.to_owned(),
-        message,
-        help: "its log has more".to_owned(),
-    })
+    Failure { class: FailureClass::Infra, code: code.to_owned(), message, help: help.to_owned() }
+}
+
+fn job_end(end: JobEnd) -> (&'static str, String, &'static str) {
+    let (code, message, help) = match end {
+        JobEnd::TimeLimit => {
+            (code::TIME_LIMIT, "the job's time was up", "raise `time`, or lower `save_steps`")
+        }
+        JobEnd::Displaced => (code::DISPLACED, "the job was preempted or its node failed", ""),
+        JobEnd::OutOfMemory => (code::OUT_OF_MEMORY, "the job used more memory than it has", "raise `mem`"),
+        JobEnd::Cancelled => {
+            (code::CANCELLED, "the job was cancelled from outside", "`pipeline resume` goes on")
+        }
+        JobEnd::Failed => (
+            code::JOB_FAILED,
+            "the job failed before the stage began",
+            "its log has more; do the nodes see the state folder and this program?",
+        ),
+    };
+    (code, message.to_owned(), help)
 }
 
 #[cfg(test)]
@@ -90,6 +114,8 @@ mod tests {
         assert!(matches!(judge(Ending::Exit(101), &none, Level::Go), Verdict::Died(_)));
         assert!(matches!(judge(Ending::Exit(0), &none, Level::Go), Verdict::Died(_)));
         assert!(matches!(judge(Ending::Gone, &none, Level::Go), Verdict::Died(_)));
+        assert!(matches!(judge(Ending::Job(JobEnd::TimeLimit), &none, Level::Go), Verdict::Died(_)));
+        assert!(matches!(judge(Ending::Job(JobEnd::Cancelled), &none, Level::Stop), Verdict::Stopped));
         assert!(matches!(judge(Ending::Signal(15), &none, Level::Term), Verdict::Stopped));
         assert!(matches!(judge(Ending::Exit(75), &none, Level::Stop), Verdict::Interrupted));
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use common::{Files, differing, parse, plan};
 use plan::{Plan, changes};
 use serde_json::Value;
-use spec::{Effect, Pipeline, StageConfig};
+use spec::{Effect, Pipeline, Section, StageConfig};
 
 /// A stage of every kind.
 const ALL: &str = r#"
@@ -117,6 +117,15 @@ fn e59_executor_device_and_retries_are_no_part() {
     assert!(differing(&plan(&pipeline), &plan(&parse(&text))).is_empty());
     let dropped = ALL.replace("requires = [\"reward-eval\"]\n", "");
     assert!(differing(&plan(&pipeline), &plan(&parse(&dropped))).is_empty(), "a gate changes no result");
+}
+
+#[test]
+fn e59_where_a_stage_runs_is_no_part() {
+    let place = "kind = \"slurm\"\npartition = \"p\"\ntime = \"1h\"\nmem = \"4 GB\"\ngpus = \"2\"\n";
+    let text = format!("{ALL}\n[executor]\n{place}[stages.ppo.executor]\n{place}");
+    assert!(differing(&plan(&parse(ALL)), &plan(&parse(&text))).is_empty());
+    spec::Executor::default()
+        .each(&mut |key, _| assert_eq!(key.rule.effect, Effect::Execution, "{}", key.name));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! [`parse`] reads a file and reports *all* mistakes at once. Every key is declared exactly once, in the
 //! `section!` of its table, from which struct, defaults, serde form, reader and [`schema`] come.
 
+mod executor;
 mod key;
 mod mistake;
 mod nearest;
@@ -20,13 +21,12 @@ pub mod stage;
 mod units;
 mod value;
 
+pub use executor::{Executor, ExecutorKind, Overrides, Place};
 pub use key::{Bound, Choice, Effect, Key, Rule, Type};
 pub use mistake::{Mistake, Problem, SpecErrors};
 pub use nearest::nearest;
 pub use overrides::Override;
-pub use pipeline::{
-    Common, Device, Dtype, Executor, ExecutorKind, Lora, Model, Pipeline, PipelineMeta, Stage, TargetModules,
-};
+pub use pipeline::{Common, Device, Dtype, Lora, Model, Pipeline, PipelineMeta, Stage, TargetModules};
 pub use read::parse;
 pub use schema::{KeySchema, Schema, Table, schema};
 pub use section::Section;

@@ -1,4 +1,4 @@
-//! A whole pipeline, and the tables that are not stages: `[pipeline]`, `[model]`, `[lora]`, `[executor]`.
+//! A whole pipeline, and the tables that are not stages: `[pipeline]`, `[model]`, `[lora]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use toml::de::DeTable;
 
+use crate::executor::Executor;
 use crate::key::{Choice, Rule, Type};
 use crate::mistake::{Mistake, Mistakes, Problem, Sources};
 use crate::node::{At, Content, Node};
@@ -87,32 +88,6 @@ section! {
         pub lora_alpha: f64 = 128.0 => above(0.0),
         /// Which linear layers of the blocks carry an adapter.
         pub target_modules: TargetModules = TargetModules::AllLinear,
-    }
-}
-
-section! {
-    /// `[executor]`: how stages are run. Nothing here changes a result.
-    pub struct Executor {
-        /// Where stages run.
-        pub kind: ExecutorKind = ExecutorKind::Local => execution(),
-        /// CPU threads shared by the stages that run at once; 0 = all of the machine.
-        pub cpus: usize = 0 => execution(),
-        /// Stages that compute at the same time; they share the CPU threads.
-        pub max_parallel: usize = 1 => at_least(1.0).execution(),
-        /// Attempts after the first when a stage dies of something outside it: killed, out of memory, disk.
-        pub infra_retries: u32 = 3 => at_most(100.0).execution(),
-        /// Wait before the first retry; doubles with each further one.
-        pub retry_delay: f64 = 1.0 => duration().execution(),
-        /// A run does not start with less free space than this for its state folder.
-        pub min_free_disk: u64 = 200_000_000 => size().execution(),
-    }
-}
-
-choice! {
-    /// Where stages run.
-    pub enum ExecutorKind {
-        /// As child processes of this machine.
-        Local = "local",
     }
 }
 

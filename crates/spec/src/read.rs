@@ -3,11 +3,12 @@
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::executor::{Executor, Place};
 use crate::mistake::{Mistakes, Problem, Sources, SpecErrors};
 use crate::nearest::{alias, nearest};
 use crate::node::{At, Content, Entry, Node, join};
 use crate::overrides::Override;
-use crate::pipeline::{Common, Executor, Lora, Model, Origins, Pipeline, PipelineMeta, Stage};
+use crate::pipeline::{Common, Lora, Model, Origins, Pipeline, PipelineMeta, Stage};
 use crate::rules;
 use crate::section::Section;
 use crate::stage::{KINDS, StageConfig};
@@ -86,6 +87,7 @@ fn read(root: &Node, out: &mut Mistakes) -> Pipeline {
             name => unknown_table(name, entry, out),
         }
     }
+    read_overrides(root, &mut pipeline.executor, out);
     if !seen_pipeline {
         let help = "start the file with a table [pipeline] that has a `name`".into();
         out.note(&top, Problem::MissingKey { key: "[pipeline]".into(), table: "the file".into(), help });
@@ -94,6 +96,17 @@ fn read(root: &Node, out: &mut Mistakes) -> Pipeline {
         out.note(&top, Problem::NoStages);
     }
     pipeline
+}
+
+/// `[stages.NAME.executor]` tables, once `[executor]` is known, wherever in the file that stands.
+fn read_overrides(root: &Node, executor: &mut Executor, out: &mut Mistakes) {
+    for stage in root.get("stages").and_then(Node::entries).unwrap_or_default() {
+        let entries = stage.node.entries().unwrap_or_default();
+        let Some(entry) = entries.iter().find(|entry| entry.name == "executor") else { continue };
+        let mut place: Place = executor.place.clone();
+        read_table(entry, &mut [&mut place], &format!("[stages.{}.executor]", stage.name), &[], out);
+        executor.overrides.stages.insert(stage.name.clone(), place);
+    }
 }
 
 fn unknown_table(name: &str, entry: &Entry, out: &mut Mistakes) {
@@ -152,7 +165,7 @@ fn read_stage(entry: &Entry, out: &mut Mistakes) -> Option<Stage> {
     };
     let mut common = Common::default();
     let table = format!("{table} of kind `{word}`");
-    read_table(entry, &mut [config.section_mut(), &mut common], &table, &["kind"], out);
+    read_table(entry, &mut [config.section_mut(), &mut common], &table, &["kind", "executor"], out);
     Some(Stage { name: entry.name.clone(), config, common })
 }
 

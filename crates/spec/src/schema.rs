@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use crate::executor::Executor;
 use crate::key::{Choice, Effect, Type};
-use crate::pipeline::{Common, Executor, Lora, Model, PipelineMeta};
+use crate::pipeline::{Common, Lora, Model, PipelineMeta};
 use crate::section::Section;
 use crate::stage::{KINDS, StageConfig};
 use crate::units::Unit;
@@ -48,7 +49,7 @@ pub fn schema() -> Schema {
         table("[pipeline]", "The pipeline as a whole.", &PipelineMeta::default()),
         table("[model]", "The base model of stages without a `model` of their own.", &Model::default()),
         table("[lora]", "The adapters of `ppo` stages, under PEFT's names.", &Lora::default()),
-        table("[executor]", "How stages are run. Nothing here changes a result.", &Executor::default()),
+        table("[executor]", EXECUTOR, &Executor::default()),
         table("[stages.NAME]", "Keys that a stage of any kind has, besides `kind`.", &Common::default()),
     ];
     for (kind, doc) in KINDS {
@@ -96,6 +97,9 @@ impl Schema {
         page
     }
 }
+
+const EXECUTOR: &str = "How and where stages are run. Nothing here changes a result. `kind` and all keys after it may \
+stand in a table `[stages.NAME.executor]` too, for that stage alone; see [Slurm](../guides/slurm.md).";
 
 const INTRODUCTION: &str = "\
 # The pipeline file

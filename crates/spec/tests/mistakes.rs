@@ -189,3 +189,39 @@ fn mistakes_outside_the_file_point_into_it() {
     }
     insta::assert_snapshot!(text);
 }
+
+#[test]
+fn a_stage_has_a_place_of_its_own_wherever_executor_stands() {
+    let executor = "[executor]\nkind = \"slurm\"\npartition = \"cpu\"\ntime = \"1h\"\n";
+    let own = "[stages.ppo.executor]\npartition = \"gpu\"\ngres = \"gpu:a100:1\"\nmem = \"40 GB\"\n";
+    for text in [format!("{GOOD}\n{executor}{own}"), format!("{executor}{GOOD}\n{own}")] {
+        let executor = parse("test.toml", &text, &[]).expect("it is right").executor;
+        let (ppo, sft) = (executor.place("ppo"), executor.place("sft"));
+        assert_eq!((ppo.partition.as_str(), ppo.time, ppo.mem), ("gpu", Some(3600.0), Some(40_000_000_000)));
+        assert_eq!((sft.partition.as_str(), sft.gres.as_str(), sft.mem), ("cpu", "", None));
+        let text = serde_json::to_string(&executor).expect("JSON");
+        assert_eq!(serde_json::from_str::<spec::Executor>(&text).expect("the same"), executor);
+    }
+}
+
+#[test]
+fn e66_what_a_job_cannot_ask_for_is_said_with_its_place() {
+    let text = format!(
+        "{GOOD}\n[executor]\nmem = \"4 GB\"\nsbatch_args = [\"--output=x\", \"night\", \"-J name\"]\n\
+         [stages.ppo.executor]\npartitoin = \"gpu\"\nmem_per_gpu = \"4 GB\"\nexport = [\"KEY=secret\"]\n"
+    );
+    let errors = parse("test.toml", &text, &[]).expect_err("mistakes");
+    let mut messages: Vec<String> = errors.mistakes.iter().map(|m| m.problem.to_string()).collect();
+    messages.sort();
+    let expected = [
+        "`KEY=secret` is not the name of an environment variable",
+        "`night` is not an argument of sbatch",
+        "a job cannot ask for both `mem` and `mem_per_gpu`",
+        "the engine itself gives `--output` to sbatch",
+        "the engine itself gives `-J name` to sbatch",
+        "unknown key `partitoin` in [stages.ppo.executor]",
+    ];
+    // What the stage inherits is said for it as well.
+    messages.dedup();
+    assert_eq!(messages, expected);
+}

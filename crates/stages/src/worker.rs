@@ -77,12 +77,13 @@ fn fail(events: &mut EventLog, nonce: String, error: &StageError) -> i32 {
 fn open(attempt_dir: &Path) -> Result<(Request, EventLog), StageError> {
     let path = attempt_dir.join(file::REQUEST);
     let text = fs::read_to_string(&path).map_err(StageError::file("read", &path))?;
-    let request: Request =
+    let mut request: Request =
         serde_json::from_str(&text).map_err(|error| StageError::Request { problem: error.to_string() })?;
     if request.protocol != PROTOCOL {
         let problem = format!("it speaks protocol {}, this program {PROTOCOL}", request.protocol);
         return Err(StageError::Request { problem });
     }
+    request.go_on_in(attempt_dir);
     Ok((request, EventLog::open(attempt_dir)?))
 }
 

@@ -9,6 +9,8 @@ use spec::Device;
 pub fn worker(attempt_dir: &Path) -> u8 {
     let code = match device(attempt_dir) {
         Some(Device::Cuda(index)) => cuda::run_worker(attempt_dir, index),
+        // A job's node knows what it has; a scheduler shows the job its own GPUs only.
+        Some(Device::Auto) if !cuda::devices().is_empty() => cuda::run_worker(attempt_dir, 0),
         _ => cpu::run_worker(attempt_dir),
     };
     u8::try_from(code).unwrap_or(crate::failure::exit::STAGE_FAILED)

@@ -53,7 +53,7 @@ impl Local {
 
     fn spawn(&self, task: &Task) -> Result<Handle, SubmitError> {
         let program = self.worker.first().cloned().unwrap_or_default();
-        let failed = |source| SubmitError { program: program.to_string_lossy().into_owned(), source };
+        let failed = |source| SubmitError::Start { program: program.to_string_lossy().into_owned(), source };
         let log = open_log(task).map_err(failed)?;
         let mut command = Command::new(&program);
         command

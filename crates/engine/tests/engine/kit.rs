@@ -138,12 +138,19 @@ impl Project {
 
     /// Starts a driver process: `run`, `force STAGE`, or the id of a run to resume.
     pub fn driver(&self, role: &str, fault: Option<&str>) -> Child {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "kit::actor_entry", "--nocapture"]).env(ROLE, role).current_dir(&self.root);
+        let mut command = self.driver_command(role);
         if let Some(fault) = fault {
             command.env(store::fault::VARIABLE, fault);
         }
-        command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+        command.spawn().unwrap()
+    }
+
+    /// A driver process that is not started yet.
+    pub fn driver_command(&self, role: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "kit::actor_entry", "--nocapture"]).env(ROLE, role).current_dir(&self.root);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        command
     }
 
     /// Lines of `steps.log`: how often each stage computed each step.

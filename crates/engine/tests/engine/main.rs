@@ -4,5 +4,8 @@ mod control;
 mod faults;
 mod kit;
 mod sharing;
+mod slurm_faults;
+mod slurm_jobs;
+mod slurm_kit;
 mod sweep;
 mod worker;

@@ -50,7 +50,8 @@ struct Worker {
 /// Plays the worker of the attempt in `folder`; never returns.
 pub async fn main(folder: PathBuf) -> ! {
     let text = fs::read(folder.join(file::REQUEST)).unwrap();
-    let request: Request = serde_json::from_slice(&text).unwrap();
+    let mut request: Request = serde_json::from_slice(&text).unwrap();
+    request.go_on_in(&folder);
     let script = serde_json::from_str(&request.stage.base_model).unwrap();
     let events = File::options().create(true).append(true).open(folder.join(file::EVENTS)).unwrap();
     let code = Worker { folder, request, script, events }.work().await;

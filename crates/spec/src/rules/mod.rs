@@ -1,5 +1,6 @@
 //! Rules between keys and between stages, checked once all tables are read.
 
+mod executor;
 mod references;
 mod stages;
 
@@ -19,6 +20,7 @@ pub(crate) fn check(pipeline: &Pipeline, root: &Node, out: &mut Mistakes) {
     };
     references::check(pipeline, &file, out);
     stages::check(pipeline, &file, out);
+    executor::check(pipeline, &file, out);
 }
 
 /// Looks up stages and places in the tree.

@@ -1,0 +1,215 @@
+//! Workers as Slurm jobs. Slurm is believed where it answers clearly; what it does not know, or answers
+//! half, changes nothing. Before Slurm come the files that a job leaves in its attempt's folder: they say
+//! which job works on it, that its worker has ended, and how.
+
+mod cancel;
+mod commands;
+mod queue;
+mod script;
+mod states;
+mod submit;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plan::Plan;
+use spec::StageConfig;
+use spec::stage::Provider;
+
+use self::cancel::Canceller;
+use self::commands::Commands;
+use self::queue::{Job, Queue};
+use self::script::{EXIT, HEARTBEAT, Mark};
+use self::states::{End, State};
+use super::{Boxed, Cancel, Ending, Executor, Handle, JobEnd, Observation, SubmitError, Task};
+use crate::protocol::exit;
+
+/// How often an attempt's own files are looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Submits workers to Slurm.
+pub struct Slurm {
+    config: spec::Executor,
+    worker: Vec<OsString>,
+    cwd: PathBuf,
+    /// By stage: variables that hold keys.
+    secrets: BTreeMap<String, String>,
+    commands: Arc<Commands>,
+    queue: Arc<Queue>,
+    canceller: Arc<Canceller>,
+    /// What a file said, and since when: clocks of nodes are not compared.
+    signs: Mutex<BTreeMap<PathBuf, (String, Instant)>>,
+}
+
+impl Slurm {
+    /// `worker`: program and arguments, the attempt's folder is appended. `cwd`: where jobs run.
+    pub fn new(config: spec::Executor, worker: Vec<OsString>, cwd: PathBuf, plan: &Plan) -> Self {
+        let commands = Arc::new(Commands::new(cwd.clone(), &config));
+        let queue = Arc::new(Queue::new(Arc::clone(&commands), &config));
+        let canceller = Arc::new(Canceller::new(Arc::clone(&commands)));
+        let key = |config: &StageConfig| match config {
+            StageConfig::Judge(judge) if judge.provider == Provider::Openai => judge.api_key_env.clone(),
+            _ => String::new(),
+        };
+        let secrets = plan.stages.iter().map(|stage| (stage.name.clone(), key(&stage.config))).collect();
+        Self { config, worker, cwd, secrets, commands, queue, canceller, signs: Mutex::default() }
+    }
+
+    /// Variables that a stage's job gets from this process, as far as they are there.
+    fn variables(&self, stage: &str) -> Vec<String> {
+        let mut names = self.config.place(stage).export.clone();
+        names.extend(self.secrets.get(stage).cloned());
+        names.sort();
+        names.dedup();
+        names.retain(|name| !name.is_empty() && std::env::var_os(name).is_some());
+        names
+    }
+
+    fn shortest(&self) -> Duration {
+        Duration::try_from_secs_f64(self.config.poll_interval).unwrap_or_default()
+    }
+
+    fn search_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.config.search_time).unwrap_or_default()
+    }
+
+    /// The job of an attempt: the one that claimed it, which after a submission in doubt may be another than
+    /// the one we know of.
+    fn job(&self, task: &Task, handle: &Handle) -> Option<Job> {
+        let job: Option<Job> = serde_json::from_str(handle).ok();
+        match submit::marked(task) {
+            Some(marked) if job.as_ref().is_none_or(|job| job.id != marked.id) => {
+                // Without the time of its submission: that is part of what it is known by.
+                Some(Job { submitted: job.map_or(0, |job| job.submitted), ..marked })
+            }
+            _ => job,
+        }
+    }
+
+    /// How long a file of the attempt has said the same, as far as we have looked.
+    fn still(&self, task: &Task, name: &str) -> Duration {
+        let path = task.folder.join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (said, since) = signs.entry(path).or_insert_with(|| (text.clone(), Instant::now()));
+        if *said != text {
+            (*said, *since) = (text, Instant::now());
+        }
+        since.elapsed()
+    }
+
+    fn look(&self, task: &Task, job: &Job) -> Observation {
+        let mark = Mark::read(task, EXIT);
+        let own = [exit::FINISHED, exit::FAILED, exit::GATE, exit::INTERRUPTED];
+        if let Some(mark) = mark.as_ref().filter(|mark| own.contains(&mark.code)) {
+            return Observation::Ended(Ending::Exit(mark.code));
+        }
+        let seen = self.queue.seen(job);
+        let waited = seen.since.elapsed() >= self.search_time();
+        if let Some(mark) = mark {
+            // It was ended from outside; Slurm knows in a moment why.
+            return match seen.state {
+                Some(State::Ended(End::Other(end))) if end != JobEnd::Failed => {
+                    Observation::Ended(Ending::Job(end))
+                }
+                Some(State::Ended(_)) => Observation::Ended(shell_ending(mark.code)),
+                _ if seen.unknown > 0 || self.still(task, EXIT) >= self.search_time() => {
+                    Observation::Ended(shell_ending(mark.code))
+                }
+                _ => {
+                    self.queue.hurry();
+                    Observation::Running
+                }
+            };
+        }
+        match seen.state {
+            // Nobody knows it any more, twice, and it gives no sign of life.
+            _ if seen.unknown >= 2 && self.still(task, HEARTBEAT) >= self.search_time() => {
+                Observation::Ended(Ending::Gone)
+            }
+            Some(State::Pending) => Observation::Pending,
+            Some(State::Running) => Observation::Running,
+            // On a network file system its files may appear later than its end.
+            Some(State::Ended(End::Completed)) if waited => Observation::Ended(Ending::Exit(0)),
+            Some(State::Ended(End::Other(JobEnd::Failed))) if waited => {
+                Observation::Ended(Ending::Job(JobEnd::Failed))
+            }
+            Some(State::Ended(End::Completed | End::Other(JobEnd::Failed))) => Observation::Running,
+            // Slurm may be about to put it back into the queue.
+            Some(State::Ended(end)) if end.may_return() && seen.times < 2 => {
+                self.queue.hurry();
+                Observation::Running
+            }
+            Some(State::Ended(End::Other(end))) => Observation::Ended(Ending::Job(end)),
+            None => Observation::Unknown,
+        }
+    }
+}
+
+/// 128 and more are signals.
+fn shell_ending(code: i32) -> Ending {
+    if code > 128 { Ending::Signal(code - 128) } else { Ending::Exit(code) }
+}
+
+impl Executor for Slurm {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+
+    fn submit<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<Handle, SubmitError>> {
+        Box::pin(async move {
+            let job = self.enqueue(task).await?;
+            self.queue.hurry();
+            Ok(to_handle(&job))
+        })
+    }
+
+    fn observe<'a>(&'a self, task: &'a Task, handle: &'a Handle) -> Boxed<'a, Observation> {
+        let seen =
+            self.job(task, handle).map_or(Observation::Ended(Ending::Gone), |job| self.look(task, &job));
+        Box::pin(async move { seen })
+    }
+
+    fn changed<'a>(&'a self, _: &'a Handle) -> Boxed<'a, ()> {
+        Box::pin(tokio::time::sleep(TICK))
+    }
+
+    fn cancel<'a>(&'a self, task: &'a Task, handle: &'a Handle, how: Cancel) -> Boxed<'a, ()> {
+        if let Some(job) = self.job(task, handle) {
+            self.canceller.send(job, how);
+            self.queue.hurry();
+        }
+        Box::pin(async {})
+    }
+
+    fn clean_up<'a>(&'a self, task: &'a Task, handle: &'a Handle) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            if let Some(job) = self.job(task, handle) {
+                self.queue.forget(&job);
+            }
+            self.signs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|path, _| !path.starts_with(&task.folder));
+            self.close(task);
+        })
+    }
+
+    fn find<'a>(&'a self, task: &'a Task) -> Boxed<'a, Option<Handle>> {
+        Box::pin(async move { self.look_up(task).await.map(|job| to_handle(&job)) })
+    }
+
+    fn abandon<'a>(&'a self, task: &'a Task) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            self.close(task);
+            self.canceller.by_name(&script::job_name(task)).await;
+        })
+    }
+}
+
+fn to_handle(job: &Job) -> Handle {
+    serde_json::to_string(job).unwrap_or_default()
+}
