@@ -116,7 +116,10 @@ pub enum Command {
         json: bool,
     },
     /// List runs, newest first
+    #[command(args_conflicts_with_subcommands = true)]
     Runs {
+        #[command(subcommand)]
+        action: Option<RunsAction>,
         /// At most so many
         #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
         limit: u32,
@@ -161,11 +164,39 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show what no kept run needs any more, or remove it
+    ///
+    /// A run that something alive works on is always kept, and so is every run whose checkpoints a kept one goes
+    /// on from. With neither --keep-runs nor --older-than all runs are kept: only what no run points to goes.
+    Gc {
+        /// Remove it; without this nothing is changed
+        #[arg(long)]
+        force: bool,
+        /// Keep the newest N runs; others go
+        #[arg(long, value_name = "N")]
+        keep_runs: Option<usize>,
+        /// Keep runs that ended within this time, such as 12h or 7d; others go
+        #[arg(long, value_name = "TIME", value_parser = crate::format::duration)]
+        older_than: Option<std::time::Duration>,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Run one attempt of a stage; started by `run`
     #[command(hide = true)]
     Worker { attempt_dir: PathBuf },
+}
+
+/// What can be done with runs.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RunsAction {
+    /// Forget a run; `gc --force` then removes its files
+    Rm {
+        /// Id of the run, or the start or end of it
+        run: String,
+    },
 }
 
 /// Form of the graph.

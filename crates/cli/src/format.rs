@@ -24,6 +24,13 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// `90s`, `30min`, `12h`, `7d`, as in pipeline files, but never without a unit.
+pub fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = spec::Unit::Seconds.parse(text).filter(|_| text.ends_with(|c: char| c.is_alphabetic()));
+    let duration = seconds.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "a number and s, min, h or d, such as 7d".to_owned())
+}
+
 /// How long ago, from milliseconds since 1970: `3 min ago`.
 pub fn ago(then_ms: i64, now_ms: i64) -> String {
     let seconds = (now_ms - then_ms).max(0) / 1000;
@@ -60,6 +67,9 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(700 << 20), "700 MiB");
         assert_eq!(ago(0, 180_000), "3 min ago");
+        assert_eq!(duration("7d").map(|d| d.as_secs()), Ok(604_800));
+        assert_eq!(duration("90 s").map(|d| d.as_secs()), Ok(90));
+        assert!(duration("7").is_err() && duration("d").is_err() && duration("-7d").is_err());
         assert_eq!(number(0.05), "0.05");
         assert_eq!(number(3.0), "3");
         assert_eq!(number(5e-5), "5.00e-5");

@@ -200,8 +200,19 @@ fn the_reference_page_is_up_to_date() {
     };
     let mut page = String::from(PAGE);
     page.push_str(&format!("\n## pipeline\n\n```text\n{}\n```\n", help(&["--help"])));
-    let commands =
-        ["run", "resume", "plan", "status", "runs", "logs", "explain", "graph", "validate", "completions"];
+    let commands = [
+        "run",
+        "resume",
+        "plan",
+        "status",
+        "runs",
+        "logs",
+        "explain",
+        "graph",
+        "validate",
+        "gc",
+        "completions",
+    ];
     for name in commands {
         page.push_str(&format!("\n## pipeline {name}\n\n```text\n{}\n```\n", help(&[name, "-h"])));
     }

@@ -63,6 +63,14 @@ pub enum StoreError {
     #[diagnostic(code(E0311), help("`pipeline run` makes one; --state-dir names another"))]
     NoState(PathBuf),
 
+    #[error("run {run} cannot be removed: {why}")]
+    #[diagnostic(code(E0313), help("wait until that has ended, or stop it"))]
+    InUse { run: String, why: String },
+
+    #[error("the result of stage {stage} was removed while the run was being planned")]
+    #[diagnostic(code(E0314), help("garbage was collected at the same moment; start it again"))]
+    RemovedMeanwhile { stage: String },
+
     #[error("attempt {0} was ended by someone else")]
     #[diagnostic(code(E0312), help("another process took the run over; see `pipeline status`"))]
     Superseded(String),
@@ -72,7 +80,7 @@ impl StoreError {
     /// 4 when a live run holds the lock, 6 for everything about the state folder itself.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Locked { .. } => 4,
+            Self::Locked { .. } | Self::InUse { .. } => 4,
             Self::UnknownRun(_) => 2,
             _ => 6,
         }

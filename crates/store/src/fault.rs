@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
 
 /// The variable that asks for death.
@@ -39,6 +39,9 @@ pub const POINTS: &[&str] = &[
 pub const WORKER_POINTS: &[&str] =
     &["worker.started", "checkpoint.written", "checkpoint.renamed", "worker.finished", "worker.sealed"];
 
+/// Every point of a garbage collection.
+pub const GC_POINTS: &[&str] = &["gc.rows", "gc.moved"];
+
 struct Wanted {
     name: String,
     left: AtomicU32,
@@ -47,7 +50,10 @@ struct Wanted {
 
 /// Passes the point `name`, or dies there if the environment says so.
 pub fn point(name: &'static str) {
-    debug_assert!(POINTS.contains(&name) || WORKER_POINTS.contains(&name), "{name} is on no list");
+    debug_assert!(
+        [POINTS, WORKER_POINTS, GC_POINTS].iter().any(|l| l.contains(&name)),
+        "{name} is on no list"
+    );
     static WANTED: OnceLock<Option<Wanted>> = OnceLock::new();
     let wanted = WANTED.get_or_init(|| {
         let value = std::env::var(VARIABLE).ok()?;
@@ -60,9 +66,11 @@ pub fn point(name: &'static str) {
     });
     let Some(wanted) = wanted else { return };
     if wanted.name == name && wanted.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-        let _ = kill(Pid::this(), wanted.signal);
         if wanted.signal == Signal::SIGKILL {
+            let _ = kill(Pid::this(), Signal::SIGKILL);
             std::process::abort();
         }
+        // To this very thread: one that is sent to the process may let it go on for a moment.
+        let _ = raise(wanted.signal);
     }
 }

@@ -44,6 +44,11 @@ impl Layout {
         self.root.join("artifacts")
     }
 
+    /// Where garbage collection moves folders before it deletes them.
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
     /// Name of an artifact's folder, relative to the state folder.
     pub fn artifact_name(kind: &str, fingerprint: &str) -> String {
         let short = fingerprint.get(..16).unwrap_or(fingerprint);

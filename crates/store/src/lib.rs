@@ -7,6 +7,7 @@ mod database;
 mod error;
 pub mod fault;
 pub mod files;
+pub mod gc;
 pub mod id;
 mod layout;
 pub mod lease;

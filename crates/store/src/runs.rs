@@ -240,7 +240,7 @@ async fn decide(
     tx: &mut SqliteConnection,
     run_id: &str,
     stages: &[DecidedStage<'_>],
-) -> Result<(), sqlx::Error> {
+) -> Result<(), StoreError> {
     // One statement, however many stages there are.
     let rows = serde_json::to_string(stages).map_err(|e| sqlx::Error::Encode(e.into()))?;
     sqlx::query(
@@ -253,9 +253,17 @@ async fn decide(
     )
     .bind(run_id)
     .bind(rows)
-    .execute(tx)
+    .execute(&mut *tx)
     .await?;
-    Ok(())
+    // What was planned as there may have been garbage collected since. From here on it is reached.
+    let gone: Option<String> = sqlx::query_scalar(
+        "SELECT name FROM stages WHERE run_id = ? AND state = 'cached'
+             AND NOT EXISTS (SELECT 1 FROM artifacts WHERE artifacts.fingerprint = stages.fingerprint) LIMIT 1",
+    )
+    .bind(run_id)
+    .fetch_optional(tx)
+    .await?;
+    gone.map_or(Ok(()), |stage| Err(StoreError::RemovedMeanwhile { stage }))
 }
 
 pub(crate) async fn set_stage(

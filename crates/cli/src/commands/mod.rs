@@ -2,6 +2,7 @@
 
 mod completions;
 mod explain;
+mod gc;
 mod graph;
 mod logs;
 mod plan;
@@ -12,7 +13,9 @@ mod status;
 mod validate;
 mod worker;
 
-use crate::args::{Args, Command, Global};
+use store::gc::Policy;
+
+use crate::args::{Args, Command, Global, RunsAction};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -40,7 +43,11 @@ async fn with_state(command: Command, global: &Global, printer: &Printer) -> Res
         }
         Command::Plan { source, force, json } => plan::plan(&source, &force, json, global, printer).await,
         Command::Status { run, json } => status::status(run.as_deref(), json, global, printer).await,
-        Command::Runs { limit, json } => runs::runs(limit, json, global, printer).await,
+        Command::Runs { action: Some(RunsAction::Rm { run }), .. } => runs::rm(&run, global, printer).await,
+        Command::Runs { action: None, limit, json } => runs::runs(limit, json, global, printer).await,
+        Command::Gc { force, keep_runs, older_than, json } => {
+            gc::gc(Policy { keep_runs, older_than }, force, json, global, printer).await
+        }
         Command::Logs { stage, follow, run } => {
             logs::logs(&stage, follow, run.as_deref(), global, printer).await
         }

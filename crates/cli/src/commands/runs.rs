@@ -1,11 +1,11 @@
-//! `pipeline runs`
+//! `pipeline runs` and `pipeline runs rm RUN`
 
 use store::Store;
 
 use crate::args::Global;
 use crate::failure::{Failure, exit};
-use crate::format;
 use crate::printer::Printer;
+use crate::{format, session};
 
 pub async fn runs(limit: u32, json: bool, global: &Global, printer: &Printer) -> Result<u8, Failure> {
     let store = Store::open_existing(&global.state_dir).await?;
@@ -32,5 +32,14 @@ pub async fn runs(limit: u32, json: bool, global: &Global, printer: &Printer) ->
         ]
     });
     printer.table(&["run", "pipeline", "state", "started", "took", "file"], &[], rows.collect());
+    Ok(exit::OK)
+}
+
+/// Forgets a run. Its results may be those of other runs too, which `gc` finds out.
+pub async fn rm(run: &str, global: &Global, printer: &Printer) -> Result<u8, Failure> {
+    let run = Store::open_existing(&global.state_dir).await?.run(run).await?;
+    let store = Store::open(&global.state_dir, &session::command_line()).await?;
+    store.remove_run(&run.id).await?;
+    printer.line(format_args!("run {} removed; `pipeline gc --force` removes its files", run.id));
     Ok(exit::OK)
 }

@@ -1,0 +1,82 @@
+//! Making room, and looking at what is there: `gc` and `runs rm` as a person types them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::Project;
+
+/// One stage that takes a moment.
+const ONE: &str = r#"[pipeline]
+name = "one"
+
+[stages.base]
+kind = "pretrain"
+format = "synthetic-qa"
+questions = 60
+vocab_size = 300
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+num_key_value_heads = 1
+max_position_embeddings = 128
+max_length = 32
+max_steps = 1
+"#;
+
+fn run(project: &Project, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pipeline"));
+    command.args(args).current_dir(project.root()).env_remove("PIPELINE_STATE_DIR").env_remove("NO_COLOR");
+    command.output().expect("the program starts")
+}
+
+/// Exit code, stdout and stderr in one text.
+fn show(project: &Project, args: &[&str]) -> String {
+    let output = run(project, args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = output.status.code().map_or_else(|| "none".into(), |code| code.to_string());
+    format!("exit code {code}\n--- stdout\n{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn json(project: &Project, args: &[&str]) -> Value {
+    serde_json::from_slice(&run(project, args).stdout).expect("JSON on stdout")
+}
+
+macro_rules! snapshot {
+    ($text:expr) => {{
+        let mut settings = insta::Settings::clone_current();
+        settings.set_filters(testkit::filters());
+        settings.add_filter(r"\bone-[0-9a-f]{8}\b", "[run]");
+        settings.add_filter(r"\bbase-[0-9a-f]{10}\b", "base-[attempt]");
+        settings.add_filter(r"\b\d+ B\b", "[size]");
+        settings.add_filter(r" {2,}", "  ");
+        settings.bind(|| insta::assert_snapshot!($text));
+    }};
+}
+
+#[test]
+fn e133_gc_shows_and_force_removes() {
+    let project = Project::new();
+    project.write("p.toml", ONE);
+    for seed in ["1", "2"] {
+        let output = run(&project, &["run", "p.toml", "-q", "--set", &format!("pipeline.seed={seed}")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    snapshot!(show(&project, &["gc"]));
+    snapshot!(show(&project, &["gc", "--keep-runs", "1"]));
+    assert_eq!(json(&project, &["gc", "--older-than", "1d", "--json"])["items"], Value::Array(vec![]));
+    snapshot!(show(&project, &["gc", "--older-than", "tomorrow"]));
+
+    let dry = json(&project, &["gc", "--keep-runs", "1", "--json"]);
+    let mut removed = json(&project, &["gc", "--keep-runs", "1", "--force", "--json"]);
+    assert!(removed["bytes"].as_u64() > Some(0));
+    removed["removed"] = false.into();
+    assert_eq!(removed, dry, "what was shown is what went");
+    let kept = run(&project, &["run", "p.toml", "--set", "pipeline.seed=2"]);
+    assert!(String::from_utf8_lossy(&kept.stdout).contains("up to date"));
+
+    let newest = json(&project, &["runs", "--json"])[0]["id"].as_str().expect("a run").to_owned();
+    snapshot!(show(&project, &["runs", "rm", &newest]));
+    snapshot!(show(&project, &["runs", "rm", &newest]));
+    snapshot!(show(&project, &["gc", "--force"]));
+}
