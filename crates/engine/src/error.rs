@@ -66,6 +66,8 @@ pub mod code {
     pub const DISPLACED: &str = "E0343";
     /// A job used more memory than it had asked for.
     pub const OUT_OF_MEMORY: &str = "E0344";
+    /// The worker was asked to stop, not by us, before it had kept a new checkpoint, too often.
+    pub const INTERRUPTED: &str = "E0346";
     /// A job failed before its worker began.
     pub const JOB_FAILED: &str = "E0345";
 }

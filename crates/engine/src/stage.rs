@@ -37,6 +37,8 @@ struct Tries {
     infra: u32,
     user: u32,
     checkpoint: Option<u64>,
+    /// The last attempt got further than those before.
+    moved_on: bool,
 }
 
 enum Next {
@@ -156,7 +158,8 @@ impl Context {
         ended: Ended,
         tries: &mut Tries,
     ) -> Result<Next, EngineError> {
-        if ended.checkpoint > tries.checkpoint {
+        tries.moved_on = ended.checkpoint > tries.checkpoint;
+        if tries.moved_on {
             tries.checkpoint = ended.checkpoint;
             tries.infra = 0;
         }
@@ -169,7 +172,9 @@ impl Context {
             Verdict::Failed(failure) => {
                 self.end(&ended, AttemptState::Failed, Some(failure)).await?;
                 tries.user += 1;
-                if tries.user > stage.max_retries || failure.code == code::CANNOT_START {
+                if tries.user > stage.max_retries
+                    || [code::CANNOT_START, code::REFUSED].contains(&failure.code.as_str())
+                {
                     return Ok(Next::Done(StageState::Failed, ended.seconds, Some(failure.clone())));
                 }
                 return Ok(Next::Again(Some((failure.clone(), self.retry.delay(tries.user)))));
@@ -184,14 +189,15 @@ impl Context {
             return Ok(Next::Done(StageState::Stopped, ended.seconds, None));
         }
         // Someone else asked it to stop, a scheduler that wants the place back: go on, though not for ever.
-        let (class, code) = (FailureClass::Infra, code::DIED.to_owned());
-        let message = "stopped from outside".to_owned();
+        let (class, code) = (FailureClass::Infra, code::INTERRUPTED.to_owned());
+        let message = "asked from outside to stop".to_owned();
         Ok(self.after_death(&Failure { class, code, message, help: String::new() }, tries, ended.seconds))
     }
 
     fn after_death(&self, failure: &Failure, tries: &mut Tries, seconds: f64) -> Next {
-        // A place that was taken away says nothing about the stage.
-        if failure.code == code::DISPLACED {
+        // A place that was taken away says nothing about the stage, nor does a time limit that it lived up to.
+        let ran_out = [code::TIME_LIMIT, code::INTERRUPTED].contains(&failure.code.as_str());
+        if failure.code == code::DISPLACED || (ran_out && tries.moved_on) {
             return Next::Again(Some((failure.clone(), self.retry.delay(1))));
         }
         tries.infra += 1;

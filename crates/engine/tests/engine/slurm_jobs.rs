@@ -146,6 +146,22 @@ async fn e43_a_displaced_job_is_free_and_others_are_not() {
 }
 
 #[tokio::test]
+async fn e22_a_job_that_is_warned_of_its_end_writes_a_checkpoint_and_costs_nothing() {
+    let cluster = Cluster::new(&[("a", &[], slow(12))]);
+    cluster.configure(|executor| executor.infra_retries = 0);
+    let mut driver = cluster.driver("run");
+    for (job, step) in [(101, "a 3"), (102, "a 7")] {
+        cluster.project.wait_for_step(step).await;
+        let pid: i32 = cluster.read(&format!("job.{job}.pid")).trim().parse().unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGUSR1).unwrap();
+    }
+    assert_eq!(driver.wait().unwrap().code(), Some(0));
+    let ends = [(Stopped, String::new()), (Stopped, String::new()), (Succeeded, String::new())];
+    assert_eq!((cluster.submitted(), cluster.ends().await), (3, ends.to_vec()));
+    assert_eq!(cluster.project.total(), 12, "no step twice");
+}
+
+#[tokio::test]
 async fn e122_a_job_that_someone_cancels_is_not_submitted_again() {
     let cluster = Cluster::new(&[("a", &[], slow(500))]);
     let mut driver = cluster.driver("run");

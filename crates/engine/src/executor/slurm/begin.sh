@@ -29,6 +29,7 @@ set -m
 beat=0
 ( while sleep 15; do beat=$((beat + 1)); put heartbeat "$restart.$beat"; done ) >/dev/null 2>&1 &
 heart=$!
+disown
 set +m
 
 finish() {
