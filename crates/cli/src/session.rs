@@ -11,6 +11,7 @@ use store::Store;
 
 use crate::args::{Changes, Global};
 use crate::failure::Failure;
+use crate::printer::Printer;
 use crate::{load, preflight};
 
 /// What a command works on.
@@ -90,6 +91,18 @@ fn located(pipeline: &Pipeline, error: plan::PlanError) -> Failure {
             Failure::Outside { mistakes: vec![mistake] }
         }
         _ => error.into(),
+    }
+}
+
+/// Says so where the state folder lies on a network file system: it works there, but not as well.
+pub fn tell_network(store: &Store, printer: &Printer) {
+    let root = store.layout().root();
+    if let Some(kind) = store::network::network_file_system(root) {
+        printer.note(format_args!(
+            "{} lies on {kind}: its database works without a write-ahead log there, more slowly; \
+             --state-dir names a folder on a local disk",
+            root.display()
+        ));
     }
 }
 

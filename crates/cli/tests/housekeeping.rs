@@ -24,15 +24,22 @@ max_length = 32
 max_steps = 1
 "#;
 
-fn run(project: &Project, args: &[&str]) -> Output {
+fn command(project: &Project, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pipeline"));
     command.args(args).current_dir(project.root()).env_remove("PIPELINE_STATE_DIR").env_remove("NO_COLOR");
-    command.output().expect("the program starts")
+    command
+}
+
+fn run(project: &Project, args: &[&str]) -> Output {
+    command(project, args).output().expect("the program starts")
 }
 
 /// Exit code, stdout and stderr in one text.
 fn show(project: &Project, args: &[&str]) -> String {
-    let output = run(project, args);
+    shown(&run(project, args))
+}
+
+fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = output.status.code().map_or_else(|| "none".into(), |code| code.to_string());
     format!("exit code {code}\n--- stdout\n{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))
@@ -79,4 +86,20 @@ fn e133_gc_shows_and_force_removes() {
     snapshot!(show(&project, &["runs", "rm", &newest]));
     snapshot!(show(&project, &["runs", "rm", &newest]));
     snapshot!(show(&project, &["gc", "--force"]));
+}
+
+#[test]
+fn a_network_file_system_is_used_and_said() {
+    let project = Project::new();
+    project.write("p.toml", ONE);
+    let far =
+        |args: &[&str]| command(&project, args).env("PIPELINE_NETWORK_FS", "1").output().expect("starts");
+    let first = shown(&far(&["run", "p.toml"]));
+    assert!(first.starts_with("exit code 0"), "{first}");
+    let said = ".pipeline lies on a network file system: its database works without a write-ahead log there";
+    assert!(first.contains(said) && first.contains("--state-dir names"), "{first}");
+    let again = shown(&far(&["run", "p.toml"]));
+    assert!(again.contains("up to date") && !again.contains("lies on"), "{again}");
+    assert!(shown(&far(&["status"])).contains("succeeded"));
+    assert!(!project.path(".pipeline/state.db-wal").exists());
 }

@@ -14,6 +14,7 @@ use sqlx::sqlite::{
 
 use crate::error::StoreError;
 use crate::layout::Layout;
+use crate::network::{self, check_locks, is_writable, network_file_system};
 use crate::owner::{self, Me};
 use crate::writer::{Transition, Writer};
 
@@ -37,9 +38,12 @@ impl Store {
     pub async fn open(root: &Path, command: &str) -> Result<Self, StoreError> {
         let layout = Layout::new(root).map_err(StoreError::io(root))?;
         fs::create_dir_all(layout.root()).map_err(StoreError::io(layout.root()))?;
+        if network_file_system(layout.root()).is_some() {
+            check_locks(layout.root())?;
+        }
         let lock = lock_for_opening(&layout).await?;
         check_header(&layout)?;
-        let readers = pool(&layout, 4, true);
+        let readers = pool(options(&layout).create_if_missing(true));
         migrate(&readers, &layout).await?;
         for folder in [layout.attempts(), layout.artifacts()] {
             fs::create_dir_all(&folder).map_err(StoreError::io(folder))?;
@@ -58,8 +62,10 @@ impl Store {
             return Err(StoreError::NoState(layout.root().to_owned()));
         }
         check_header(&layout)?;
-        let readers = pool(&layout, 4, false);
-        let writer = Writer::new(layout.clone(), options(&layout));
+        let writable = is_writable(layout.root());
+        let options = if writable { options(&layout) } else { read_only_options(&layout) };
+        let readers = pool(options.clone());
+        let writer = Writer::new(layout.clone(), options);
         let store = Self { layout, writer, readers, me: None };
         let version = applied(&store.readers, &store.layout).await?;
         match version.cmp(&Some(newest())) {
@@ -100,19 +106,34 @@ impl Store {
 }
 
 fn options(layout: &Layout) -> SqliteConnectOptions {
+    // On a network file system a journal that is cut short at commit: deleting it instead would rely on other
+    // machines' view of the folder, and one that stays long would be read each time.
+    let journal = match network_file_system(layout.root()) {
+        Some(_) => SqliteJournalMode::Truncate,
+        None => SqliteJournalMode::Wal,
+    };
+    basic_options(layout).journal_mode(journal)
+}
+
+/// Where nothing can be written there is no lock to take and no log to join: without a log beside it, the
+/// database is all there is.
+fn read_only_options(layout: &Layout) -> SqliteConnectOptions {
+    let alone = network::is_empty(&layout.database().with_extension("db-wal"));
+    basic_options(layout).read_only(true).immutable(alone)
+}
+
+fn basic_options(layout: &Layout) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(layout.database())
-        .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .disable_statement_logging()
         .busy_timeout(Duration::from_secs(10))
 }
 
-fn pool(layout: &Layout, connections: u32, create: bool) -> SqlitePool {
-    let options = options(layout).create_if_missing(create);
+fn pool(options: SqliteConnectOptions) -> SqlitePool {
     SqlitePoolOptions::new()
-        .max_connections(connections)
+        .max_connections(4)
         .acquire_timeout(PATIENCE)
         .idle_timeout(None)
         .max_lifetime(None)
@@ -133,19 +154,38 @@ fn check_header(layout: &Layout) -> Result<(), StoreError> {
     let path = layout.database();
     let damaged = |detail: &str| Err(StoreError::Damaged { path: path.clone(), detail: detail.into() });
     let mut head = Vec::new();
+    let mut bytes = 0;
     match File::open(&path) {
-        Ok(file) => file.take(16).read_to_end(&mut head).map_err(StoreError::io(&path))?,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+        Ok(file) => {
+            bytes = file.metadata().map_err(StoreError::io(&path))?.len();
+            file.take(100).read_to_end(&mut head).map_err(StoreError::io(&path))?;
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(StoreError::io(&path)(e)),
     };
     let used = fs::read_dir(layout.attempts()).is_ok_and(|mut d| d.next().is_some());
+    let (wal, journal) = (path.with_extension("db-wal"), path.with_extension("db-journal"));
+    // With a log or a journal beside it, the file alone need not be whole.
+    let alone = network::is_empty(&wal) && network::is_empty(&journal);
     match head.as_slice() {
-        [] if used && !layout.database().with_extension("db-wal").exists() => {
-            damaged("it is empty or gone, but attempts lie beside it")
-        }
-        [] | b"SQLite format 3\0" => Ok(()),
-        _ => damaged("it is not an SQLite database"),
+        [] if used && !wal.exists() => damaged("it is empty or gone, but attempts lie beside it"),
+        [] => Ok(()),
+        head if !head.starts_with(b"SQLite format 3\0") => damaged("it is not an SQLite database"),
+        head if alone && bytes < wanted_size(head).unwrap_or(u64::MAX) => damaged("it is cut short"),
+        _ => Ok(()),
     }
+}
+
+/// Bytes of a database, by its header (sqlite.org/fileformat2.html): pages times their size, or just one page
+/// when the count is not to be trusted. `None`: the header is cut short.
+fn wanted_size(head: &[u8]) -> Option<u64> {
+    let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    let page = match u16::from_be_bytes(head.get(16..18)?.try_into().ok()?) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let trusted = number(24)? == number(92)?;
+    Some(page * if trusted { u64::from(number(28)?) } else { 1 })
 }
 
 fn newest() -> i64 {
@@ -219,11 +259,16 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(5 | 6 | 15))
 }
 
+/// SQLite finds its file malformed, or not a database.
+pub(crate) fn is_damage(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(11 | 26))
+}
+
 pub(crate) fn classify(layout: &Layout, source: Arc<sqlx::Error>) -> StoreError {
     let path = layout.database();
     match primary_code(&source) {
         Some(5 | 6 | 15) => StoreError::Busy { path, seconds: PATIENCE.as_secs() },
-        Some(11 | 26) => StoreError::Damaged { path, detail: source.to_string() },
+        _ if is_damage(&source) => StoreError::Damaged { path, detail: source.to_string() },
         _ => StoreError::Database { source },
     }
 }

@@ -71,6 +71,10 @@ pub enum StoreError {
     #[diagnostic(code(E0314), help("garbage was collected at the same moment; start it again"))]
     RemovedMeanwhile { stage: String },
 
+    #[error("file locks do not work in {}: {detail}", path.display())]
+    #[diagnostic(code(E0315), help("keep the state folder on a local disk: --state-dir names another"))]
+    NoLocks { path: PathBuf, detail: String },
+
     #[error("attempt {0} was ended by someone else")]
     #[diagnostic(code(E0312), help("another process took the run over; see `pipeline status`"))]
     Superseded(String),
@@ -94,6 +98,9 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(source: sqlx::Error) -> Self {
+        if crate::database::is_damage(&source) {
+            return Self::Damaged { path: "state.db".into(), detail: source.to_string() };
+        }
         Self::Database { source: Arc::new(source) }
     }
 }

@@ -12,6 +12,7 @@ pub mod id;
 mod layout;
 pub mod lease;
 mod memo;
+pub mod network;
 mod owner;
 pub mod process;
 pub mod record;

@@ -36,6 +36,7 @@ pub async fn resume(
     }
     store.close().await;
     let store = Store::open(&global.state_dir, &session::command_line()).await?;
+    session::tell_network(&store, printer);
     let plan: Plan = serde_json::from_str(&run.plan)
         .map_err(|source| engine::EngineError::OldPlan { run: run.id.clone(), source })?;
     let mut options = session::options()?;

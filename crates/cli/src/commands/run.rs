@@ -10,7 +10,7 @@ use crate::args::{Global, Source};
 use crate::failure::{Failure, exit};
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::session::Session;
+use crate::session::{Session, tell_network};
 use crate::{outcome, preflight};
 
 pub async fn run(
@@ -28,6 +28,7 @@ pub async fn run(
     let runs = |name: &str| decisions.iter().any(|decision| decision.stage == name && decision.runs());
     preflight::keys(&session.pipeline, runs)?;
     let forced = session.forced(force)?;
+    tell_network(&session.store, printer);
     listen(&session.engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
     let run = session.engine.run(&session.plan, &session.source, &forced, updates);
