@@ -182,6 +182,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what is wrong with the state folder, this machine and its driver, and what to do
+    Doctor {
+        /// Read every result, and compare the database's indexes with its tables
+        #[arg(long)]
+        deep: bool,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Run one attempt of a stage; started by `run`

@@ -88,6 +88,11 @@ impl Printer {
         paint(self.stdout_colour, colour_of(state), state)
     }
 
+    /// A word coloured as that state.
+    pub fn state_as(&self, state: &str, text: &str) -> String {
+        paint(self.stdout_colour, colour_of(state), text)
+    }
+
     /// A remark that quiet commands leave out.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {

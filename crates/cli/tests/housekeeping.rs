@@ -103,3 +103,50 @@ fn a_network_file_system_is_used_and_said() {
     assert!(shown(&far(&["status"])).contains("succeeded"));
     assert!(!project.path(".pipeline/state.db-wal").exists());
 }
+
+/// Checks of a `doctor` with their levels, those of the machine left out.
+fn levels(project: &Project, args: &[&str], code: i32) -> String {
+    let output = run(project, &[&["doctor", "--json"], args].concat());
+    assert_eq!(output.status.code(), Some(code), "{}", shown(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON on stdout");
+    let findings = found["findings"].as_array().expect("findings").iter();
+    let ours = findings.filter(|f| {
+        !["processors", "memory", "GPUs", "Slurm", "disk"].iter().any(|check| f["check"] == *check)
+    });
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |f: &Value| format!("{} {}: {}\n", text(&f["level"]), text(&f["check"]), text(&f["message"]));
+    ours.map(line).collect()
+}
+
+#[test]
+fn doctor_finds_what_is_wrong() {
+    let project = Project::new();
+    project.write("p.toml", ONE);
+    let nothing = levels(&project, &[], 0);
+    assert!(nothing.contains("ok database: there is none at"), "{nothing}");
+    assert!(!project.path(".pipeline").exists(), "looking makes nothing");
+    assert!(run(&project, &["run", "p.toml", "-q"]).status.success());
+    snapshot!(levels(&project, &[], 0));
+    snapshot!(levels(&project, &["--deep"], 0));
+
+    let text = shown(&run(&project, &["doctor"]));
+    assert!(text.contains("\nok       processors: ") && text.contains("\nok       memory: "), "{text}");
+
+    project.folder(".pipeline/attempts/nobody");
+    let artifact = std::fs::read_dir(project.path(".pipeline/artifacts")).expect("results").next();
+    let file = artifact.expect("one").expect("one").path().join("config.json");
+    let mut bytes = std::fs::read(&file).expect("a file of the result");
+    bytes[0] = b' ';
+    std::fs::write(&file, &bytes).expect("written");
+    assert!(levels(&project, &[], 0).contains("warning orphans"));
+    assert!(levels(&project, &["--deep"], 1).contains("problem results: 1 of 1 are missing or damaged"));
+    bytes.pop();
+    std::fs::write(&file, &bytes).expect("written");
+    assert!(levels(&project, &[], 1).contains("problem results"));
+
+    let database = project.path(".pipeline/state.db");
+    let whole = std::fs::read(&database).expect("the database");
+    std::fs::write(&database, &whole[..whole.len() - 4096]).expect("written");
+    assert!(levels(&project, &[], 1).contains("is damaged: it is cut short"));
+    assert_eq!(run(&project, &["run", "p.toml"]).status.code(), Some(6), "and `run` notices");
+}

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::statfs::statfs;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::StoreError;
 
@@ -55,7 +57,8 @@ pub fn network_file_system(folder: &Path) -> Option<String> {
         Ok("0") => return None,
         _ => {}
     }
-    let there = folder.ancestors().find(|path| path.exists())?;
+    let there = nearest(folder)?;
+    let there = there.as_path();
     // The type's width differs between platforms; magic numbers have 32 bits.
     #[allow(clippy::unnecessary_cast)]
     let magic = statfs(there).ok()?.filesystem_type().0 as i64 & 0xffff_ffff;
@@ -64,6 +67,12 @@ pub fn network_file_system(folder: &Path) -> Option<String> {
         return (!LOCAL_FUSE.contains(&kind.as_str())).then_some(kind);
     }
     MAGIC.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned())
+}
+
+/// `folder`, or the first one above it that exists.
+fn nearest(folder: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(folder).ok()?;
+    path.ancestors().find(|path| path.exists()).map(Path::to_owned)
 }
 
 /// Type of the mount that a path lies on, from the text of `/proc/self/mountinfo`.
@@ -125,9 +134,13 @@ fn whole_file() -> libc::flock {
 
 /// Whether this process may write to `folder`, or could make it.
 pub fn is_writable(folder: &Path) -> bool {
-    let Some(there) = folder.ancestors().find(|path| path.exists()) else { return false };
-    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-    nix::unistd::access(there, nix::unistd::AccessFlags::W_OK).is_ok()
+    nearest(folder).is_some_and(|there| access(&there, AccessFlags::W_OK).is_ok())
+}
+
+/// Bytes that this user may still write to the file system of `folder`; `None` where it does not say.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let stat = statvfs(&nearest(folder)?).ok()?;
+    Some(stat.blocks_available().saturating_mul(stat.fragment_size()))
 }
 
 /// Whether a file is empty or not there.

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod completions;
+mod doctor;
 mod explain;
 mod gc;
 mod graph;
@@ -48,6 +49,7 @@ async fn with_state(command: Command, global: &Global, printer: &Printer) -> Res
         Command::Gc { force, keep_runs, older_than, json } => {
             gc::gc(Policy { keep_runs, older_than }, force, json, global, printer).await
         }
+        Command::Doctor { deep, json } => doctor::doctor(deep, json, global, printer).await,
         Command::Logs { stage, follow, run } => {
             logs::logs(&stage, follow, run.as_deref(), global, printer).await
         }

@@ -31,7 +31,7 @@ struct AttemptRow {
 
 impl Store {
     /// As of now, in a transaction of its own.
-    pub(super) async fn facts_now(&self) -> Result<Facts, StoreError> {
+    pub(crate) async fn facts_now(&self) -> Result<Facts, StoreError> {
         let mut tx = self.readers().begin().await.map_err(|e| self.classify(e))?;
         self.facts(&mut tx).await
     }
