@@ -27,16 +27,30 @@ fn main() {
         work(Path::new(&std::env::args_os().next_back().unwrap_or_default()));
         return;
     }
+    // `cargo bench -p engine -- status` measures that alone.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wants = |what: &str| wanted.is_empty() || wanted.iter().any(|word| word == what);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    planning();
     runtime.block_on(async {
-        for stages in [1_000, 10_000] {
-            unchanged(stages).await;
+        if wants("plan") {
+            planning();
         }
-        throughput("in-process stages", 4_000, 64, true).await;
-        throughput("child-process stages", 1_200, 16, false).await;
-        first_stage_after_a_kill(10_000).await;
-        status(1_000_000).await;
+        if wants("unchanged") {
+            unchanged(1_000).await;
+            unchanged(10_000).await;
+        }
+        if wants("inside") {
+            throughput("in-process stages", 4_000, 256, true).await;
+        }
+        if wants("children") {
+            throughput("child-process stages", 1_200, 32, false).await;
+        }
+        if wants("resume") {
+            first_stage_after_a_kill(10_000).await;
+        }
+        if wants("status") {
+            status(1_000_000).await;
+        }
     });
 }
 
