@@ -72,15 +72,38 @@ pub struct Changes {
     pub set: Vec<Override>,
 }
 
+/// Which stages of the pipeline.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Selected {
+    /// Run this stage although its result is there, and all that read it; can be given again
+    #[arg(long, value_name = "STAGE")]
+    pub force: Vec<String>,
+    /// This stage alone; what it needs must have been made. Can be given again
+    #[arg(long, value_name = "STAGE")]
+    pub only: Vec<String>,
+    /// Run this stage and all that depends on it again, and nothing else that is not needed for that
+    #[arg(long, value_name = "STAGE")]
+    pub from: Vec<String>,
+    /// This stage and what it needs, nothing beyond. Can be given again
+    #[arg(long, value_name = "STAGE")]
+    pub until: Vec<String>,
+}
+
+impl Selected {
+    /// As planning takes it.
+    pub fn selection(&self) -> plan::Selection {
+        plan::Selection { only: self.only.clone(), from: self.from.clone(), until: self.until.clone() }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a pipeline: every stage whose result is not there yet
     Run {
         #[command(flatten)]
         source: Source,
-        /// Run this stage although its result is there, and all that read it; can be given again
-        #[arg(long, value_name = "STAGE")]
-        force: Vec<String>,
+        #[command(flatten)]
+        selected: Selected,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
@@ -96,13 +119,22 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Ask a running run to write checkpoints and stop; `resume` goes on from them
+    Pause {
+        /// Id of the run, or the start or end of it; the latest one if left out
+        run: Option<String>,
+    },
+    /// Stop a run at once: its processes are ended, checkpoints that they have written stay
+    Cancel {
+        /// Id of the run, or the start or end of it; the latest one if left out
+        run: Option<String>,
+    },
     /// Show what `run` would run, and why
     Plan {
         #[command(flatten)]
         source: OptionalSource,
-        /// As of `run`
-        #[arg(long, value_name = "STAGE")]
-        force: Vec<String>,
+        #[command(flatten)]
+        selected: Selected,
         /// Print as JSON, with fingerprints and their parts
         #[arg(long)]
         json: bool,

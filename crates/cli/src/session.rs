@@ -9,7 +9,7 @@ use plan::{Decision, FileHasher, Plan};
 use spec::Pipeline;
 use store::Store;
 
-use crate::args::{Changes, Global};
+use crate::args::{Changes, Global, Selected};
 use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::{load, preflight};
@@ -22,34 +22,55 @@ pub struct Session {
     pub plan: Plan,
     /// The pipeline file as it was named.
     pub source: String,
+    /// Stages that run although their results are there.
+    pub forced: BTreeSet<String>,
+    only: Vec<String>,
 }
 
 impl Session {
     /// Reads and checks a pipeline file, opens (and if needed makes) the state folder, and plans.
-    pub async fn open(file: &Path, changes: &Changes, global: &Global) -> Result<Self, Failure> {
+    pub async fn open(
+        file: &Path,
+        changes: &Changes,
+        selected: &Selected,
+        global: &Global,
+    ) -> Result<Self, Failure> {
         let pipeline = load::pipeline(file, changes)?;
         preflight::check(&pipeline)?;
         let store = Store::open(&global.state_dir, &command_line()).await?;
         let mut hasher = Hasher::load(&store).await?;
         let planned = Plan::new(&pipeline, &mut hasher).map_err(|error| located(&pipeline, error));
         hasher.save().await?;
-        let plan = planned?;
         let engine = Engine::new(store.clone(), options()?);
-        Ok(Self { store, engine, pipeline, plan, source: file.display().to_string() })
-    }
-
-    /// What would run, and why.
-    pub async fn decide(&self, force: &[String]) -> Result<Vec<Decision>, Failure> {
-        let forced = self.forced(force)?;
-        Ok(engine::decisions(&self.store, &self.plan, &forced).await?)
-    }
-
-    /// The stages named by `--force`, which must exist.
-    pub fn forced(&self, force: &[String]) -> Result<BTreeSet<String>, Failure> {
-        for name in force {
-            self.stage(name)?;
+        let forced = selected.force.iter().chain(&selected.from).cloned().collect();
+        let source = file.display().to_string();
+        let mut new =
+            Self { store, engine, pipeline, plan: planned?, source, forced, only: selected.only.clone() };
+        let selection = selected.selection();
+        for name in selection.names().chain(&selected.force) {
+            new.stage(name)?;
         }
-        Ok(force.iter().cloned().collect())
+        new.plan = new.plan.select(&selection);
+        if let Some(name) = selected.force.iter().find(|name| new.plan.stage(name).is_none()) {
+            let help = "leave it out of --force, or widen --only, --from and --until";
+            return Err(Failure::usage(format!("`{name}` is forced, but not among the stages to run"), help));
+        }
+        Ok(new)
+    }
+
+    /// What would run, and why. With `--only`, nothing else may have to.
+    pub async fn decide(&self) -> Result<Vec<Decision>, Failure> {
+        let decisions = engine::decisions(&self.store, &self.plan, &self.forced).await?;
+        let other = decisions.iter().find(|decision| decision.runs() && !self.only.contains(&decision.stage));
+        match other {
+            Some(other) if !self.only.is_empty() => {
+                let names = self.only.join("`, `");
+                let message =
+                    format!("`{names}` needs `{}`, which has not been made as it is now", other.stage);
+                Err(Failure::usage(message, format!("run with --until {} first, or instead", other.stage)))
+            }
+            _ => Ok(decisions),
+        }
     }
 
     /// The stage that a person named.

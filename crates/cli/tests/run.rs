@@ -157,22 +157,26 @@ impl Drop for Running {
     }
 }
 
+/// Waits until the stage at that position has made a step.
+fn wait_for_progress(project: &Project, stage: usize) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < deadline {
+        let output = run(project, &["status", "--json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if status["stages"][stage]["progress"]["step"].as_u64() > Some(0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn ctrl_c_stops_with_130_and_a_second_run_of_it_is_locked() {
     let project = project(&TINY.replace("total_episodes = 8", "total_episodes = 4000000"));
     let mut command = command(&project, &["run", "p.toml", "-q"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut child = Running(child);
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let ppo = |status: &Value| status["stages"][4].clone();
-    while Instant::now() < deadline {
-        let output = run(&project, &["status", "--json"]);
-        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        if ppo(&status)["progress"]["step"].as_u64() > Some(0) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_for_progress(&project, 4);
     let runs = json(&project, &["runs", "--json"]);
     let id = runs[0]["id"].as_str().expect("a run");
     stdout(&project, &["resume", id], 4);
@@ -181,5 +185,39 @@ fn ctrl_c_stops_with_130_and_a_second_run_of_it_is_locked() {
     assert!(kill.success());
     assert_eq!(child.0.wait().expect("an exit code").code(), Some(130));
     let status = json(&project, &["status", "--json"]);
-    assert_eq!((&status["run"]["state"], &ppo(&status)["state"]), (&"stopped".into(), &"stopped".into()));
+    assert_eq!(
+        (&status["run"]["state"], &status["stages"][4]["state"]),
+        (&"stopped".into(), &"stopped".into())
+    );
+}
+
+#[test]
+fn a_part_of_a_pipeline_is_run() {
+    let project = project(TINY);
+    let refused = run(&project, &["run", "p.toml", "--only", "data"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.contains("`data` needs `base`, which has not been made"), "{said}");
+    stdout(&project, &["run", "p.toml", "--until", "base"], 0);
+    assert_eq!(to_run(&project, &[]), ["data", "sft", "reward", "ppo", "report"]);
+    stdout(&project, &["run", "p.toml", "--only", "data"], 0);
+    assert_eq!(to_run(&project, &["--until", "reward"]), ["sft", "reward"]);
+    stdout(&project, &["run", "p.toml", "--until", "reward"], 0);
+    assert_eq!(to_run(&project, &["--from", "sft", "--until", "reward"]), ["sft", "reward"]);
+    let refused = run(&project, &["plan", "p.toml", "--only", "dta"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean `data`?"));
+}
+
+#[test]
+fn a_run_is_paused_from_another_terminal_and_goes_on() {
+    let project =
+        project(&TINY.replace("max_steps = 4\n\n[stages.data]", "max_steps = 400000\n\n[stages.data]"));
+    let mut command = command(&project, &["run", "p.toml", "-q"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let mut child = Running(child);
+    wait_for_progress(&project, 0);
+    let said = stdout(&project, &["pause"], 0);
+    assert!(said.contains(" stopped; `pipeline resume "), "{said}");
+    assert_eq!(child.0.wait().expect("an exit code").code(), Some(130));
+    assert!(stdout(&project, &["cancel"], 0).contains("is not running: stopped"));
 }

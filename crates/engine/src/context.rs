@@ -28,6 +28,8 @@ pub(crate) struct Context {
     pub store: Store,
     pub executors: Executors,
     pub retry: Retry,
+    /// Bytes.
+    pub max_log_size: u64,
     pub cwd: PathBuf,
     pub run_id: String,
     pub plan: Plan,

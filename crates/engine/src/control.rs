@@ -24,6 +24,8 @@ pub enum Cause {
     Interrupt,
     /// TERM: 143.
     Terminate,
+    /// `pipeline pause` or `pipeline cancel`: 130.
+    Request,
 }
 
 /// A handle that stops an engine's run; clones act on the same run.

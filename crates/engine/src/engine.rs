@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex};
 
 use plan::{Decision, Links, Plan, Reason};
 use spec::Executor as ExecutorConfig;
-use store::record::{Attempt, Stage, StageState};
+use store::record::{Attempt, Request, Stage, StageState};
 use store::{DecidedStage, FileMemo, NewRun, Store};
 
 use crate::context::Context;
-use crate::control::Control;
+use crate::control::{Cause, Control, Level};
 use crate::dispatch::{Dispatcher, Start};
 use crate::error::EngineError;
 use crate::executor::{Executor, Executors, Local, Slurm};
 use crate::options::{Options, Retry};
 use crate::past::Known;
 use crate::protocol::FailureClass;
-use crate::slots::Slots;
+use crate::requests;
+use crate::slots::{Slots, machine_memory};
 use crate::update::{Failure, RunOutcome, StageOutcome, Update, Updates};
 
 /// Carries out plans in one state folder, one at a time.
@@ -71,6 +72,7 @@ impl Engine {
             plan.stages.iter().zip(&decisions).map(|(stage, d)| start(stage, d, &known, true)).collect();
         if decisions.iter().any(Decision::runs) {
             self.check_disk(plan)?;
+            self.check_memory(plan)?;
         }
         let text =
             serde_json::to_string(plan).map_err(|source| EngineError::Json { what: "a plan", source })?;
@@ -98,6 +100,7 @@ impl Engine {
         let plan: Plan = serde_json::from_str(&run.plan)
             .map_err(|source| EngineError::OldPlan { run: run.id.clone(), source })?;
         check_names(&plan, &resume.force)?;
+        self.check_memory(&plan)?;
         let earlier = self.store.stages(&run.id).await?;
         let unfinished = earlier.iter().filter(|s| s.forced && !s.state.is_done()).map(|s| s.name.clone());
         let persisted: BTreeSet<String> = unfinished.collect();
@@ -123,6 +126,21 @@ impl Engine {
         self.dispatch(plan, run.id, decisions, stages, updates).await
     }
 
+    /// Stops what still goes on of a run whose owner is dead: goes on with it, but starts nothing.
+    pub async fn stop(
+        &self,
+        run_id: &str,
+        request: Request,
+        updates: Updates,
+    ) -> Result<RunOutcome, EngineError> {
+        let control = self.control.clone();
+        control.raise(Level::Stop, Cause::Request);
+        let pressing = tokio::spawn(async move { requests::obey(request, &control).await });
+        let outcome = self.resume(run_id, &Resume::default(), updates).await;
+        pressing.abort();
+        outcome
+    }
+
     async fn dispatch(
         &self,
         plan: Plan,
@@ -132,7 +150,7 @@ impl Engine {
         updates: Updates,
     ) -> Result<RunOutcome, EngineError> {
         let config = self.executor_config(&plan);
-        let slots = Slots::new(config.max_parallel, config.cpus, &self.options.accelerators)
+        let slots = Slots::new(config.max_parallel, config.cpus, memory(&config), &self.options.accelerators)
             .with_jobs(config.max_jobs);
         let (worker, cwd) = (self.options.worker.clone(), self.options.cwd.clone());
         let slurm = Slurm::new(config.clone(), worker.clone(), cwd.clone(), &plan);
@@ -141,6 +159,7 @@ impl Engine {
             store: self.store.clone(),
             executors: Executors::new(config.clone(), local, slurm),
             retry: Retry::new(&config),
+            max_log_size: config.max_log_size,
             cwd,
             run_id: run_id.clone(),
             links: Links::new(&plan),
@@ -150,11 +169,29 @@ impl Engine {
             control: self.control.clone(),
         };
         context.tell(Update::RunStarted { run_id, decisions });
-        Dispatcher::new(context, stages, slots).run().await
+        let requests = requests::follow(self.store.clone(), context.run_id.clone(), self.control.clone());
+        let requests = tokio::spawn(requests);
+        let outcome = Dispatcher::new(context, stages, slots).run().await;
+        requests.abort();
+        outcome
     }
 
     fn executor_config(&self, plan: &Plan) -> ExecutorConfig {
         self.options.executor.clone().unwrap_or_else(|| plan.executor.clone())
+    }
+
+    /// No stage asks for more than there is: it would wait for ever.
+    fn check_memory(&self, plan: &Plan) -> Result<(), EngineError> {
+        let config = self.executor_config(plan);
+        let there = memory(&config);
+        let here = |stage: &plan::PlannedStage| config.place(&stage.name).kind == spec::ExecutorKind::Local;
+        match plan.stages.iter().find(|stage| here(stage) && stage.memory > there) {
+            Some(stage) => {
+                let (stage, wanted) = (stage.name.clone(), stage.memory);
+                Err(EngineError::TooMuchMemory { stage, wanted, there })
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_disk(&self, plan: &Plan) -> Result<(), EngineError> {
@@ -184,6 +221,11 @@ async fn decide(
 ) -> Result<(Vec<Decision>, Known), EngineError> {
     let known = Known::load(store, plan).await?;
     Ok((plan::decide(plan, &known, force), known))
+}
+
+/// What stages that ask for memory share.
+fn memory(config: &ExecutorConfig) -> u64 {
+    if config.memory == 0 { machine_memory() } else { config.memory }
 }
 
 fn check_names(plan: &Plan, force: &BTreeSet<String>) -> Result<(), EngineError> {

@@ -29,6 +29,10 @@ pub enum EngineError {
     #[diagnostic(code(E0327), help("make room, or lower `min_free_disk` in [executor]"))]
     LowDisk { path: PathBuf, free: u64, wanted: u64 },
 
+    #[error("stage {stage} asks for {wanted} bytes of memory, there are {there}")]
+    #[diagnostic(code(E0330), help("lower its `memory`, or raise `memory` in [executor]"))]
+    TooMuchMemory { stage: String, wanted: u64, there: u64 },
+
     #[error("a task of the engine ended by itself: {0}")]
     #[diagnostic(code(E0325), help("this is a bug worth reporting; `pipeline resume` goes on"))]
     Task(String),
@@ -40,7 +44,7 @@ impl EngineError {
         match self {
             Self::Store(e) => e.exit_code(),
             Self::OldPlan { .. } | Self::Json { .. } | Self::LowDisk { .. } => 6,
-            Self::UnknownStage(_) => 2,
+            Self::UnknownStage(_) | Self::TooMuchMemory { .. } => 2,
             Self::Task(_) => 1,
         }
     }
@@ -54,6 +58,8 @@ pub mod code {
     pub const INPUT_CHANGED: &str = "E0323";
     /// A finished result did not match its manifest or could not be moved into place.
     pub const NOT_TAKEN: &str = "E0328";
+    /// It took longer than the stage's `timeout`.
+    pub const TIMEOUT: &str = "E0329";
     /// The worker ended without a verdict, too often.
     pub const DIED: &str = "E0326";
     /// A scheduler will not take the job.

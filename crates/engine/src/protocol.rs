@@ -3,7 +3,7 @@
 //! ```text
 //! attempts/<attempt_id>/request.json     engine → worker, written before the worker is started
 //!                       events.jsonl     worker → engine, one [`Event`] a line, appended
-//!                       log.txt          the worker's stdout and stderr
+//!                       log.txt          the worker's stdout and stderr; log.older.txt: what was cut from it
 //!                       checkpoints/     step-00000040/, complete once the folder has this name
 //!                       out/             the stage's result
 //!                       manifest.json    written last, by rename: the result is whole
@@ -25,6 +25,8 @@ pub mod file {
     pub const REQUEST: &str = "request.json";
     pub const EVENTS: &str = "events.jsonl";
     pub const LOG: &str = "log.txt";
+    /// What was cut from a log that grew too long.
+    pub const OLDER_LOG: &str = "log.older.txt";
     pub const OUT: &str = "out";
     pub const CHECKPOINTS: &str = "checkpoints";
     pub const MANIFEST: &str = "manifest.json";

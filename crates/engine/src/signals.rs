@@ -8,10 +8,11 @@ use crate::control::{Cause, Control, Level};
 
 /// A driver that got TERM (a scheduler's time limit, a shutdown) does not wait for a second one.
 const TERM_AFTER: Duration = Duration::from_secs(15);
-const KILL_AFTER: Duration = Duration::from_secs(20);
+/// From TERM to KILL.
+const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Listens until the process ends. Each Ctrl-C raises the level by one; TERM does so too, and then goes
-/// on by itself: TERM to the stages after 15 s, KILL after 20 s.
+/// on by itself: TERM to the stages after 15 s, KILL 5 s later.
 pub fn listen(control: Control) -> std::io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -21,7 +22,7 @@ pub fn listen(control: Control) -> std::io::Result<()> {
                 Some(()) = interrupt.recv() => control.escalate(Cause::Interrupt),
                 Some(()) = terminate.recv() => {
                     if control.level() == Level::Go {
-                        tokio::spawn(escalate_by_itself(control.clone()));
+                        tokio::spawn(insist(control.clone()));
                     }
                     control.escalate(Cause::Terminate);
                 }
@@ -32,9 +33,14 @@ pub fn listen(control: Control) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn escalate_by_itself(control: Control) {
+async fn insist(control: Control) {
     tokio::time::sleep(TERM_AFTER).await;
-    control.raise(Level::Term, Cause::Terminate);
-    tokio::time::sleep(KILL_AFTER - TERM_AFTER).await;
-    control.raise(Level::Kill, Cause::Terminate);
+    end(&control, Cause::Terminate).await;
+}
+
+/// TERM to the stages now, KILL in a while.
+pub(crate) async fn end(control: &Control, cause: Cause) {
+    control.raise(Level::Term, cause);
+    tokio::time::sleep(KILL_AFTER).await;
+    control.raise(Level::Kill, cause);
 }

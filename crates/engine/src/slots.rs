@@ -12,6 +12,7 @@ pub struct Slot {
     pub threads: usize,
     light: bool,
     job: bool,
+    memory: u64,
 }
 
 /// Free and taken slots.
@@ -20,6 +21,8 @@ pub struct Slots {
     free: usize,
     light: usize,
     threads: usize,
+    /// Bytes.
+    memory: u64,
     accelerators: Vec<String>,
     busy: Vec<String>,
     jobs: usize,
@@ -40,8 +43,19 @@ pub(crate) struct Need {
 impl Need {
     pub fn of(stage: &PlannedStage, executor: spec::ExecutorKind) -> Self {
         let job = executor == spec::ExecutorKind::Slurm;
-        Self { job, light: is_light(&stage.kind), device: stage.device, memory: 0 }
+        // A job's memory is Slurm's affair.
+        let memory = if job { 0 } else { stage.memory };
+        Self { job, light: is_light(&stage.kind), device: stage.device, memory }
     }
+}
+
+/// Bytes of memory that this process may use: the machine's, or less where a control group says so.
+pub(crate) fn machine_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
+    let total = total.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(u64::MAX, |kib| kib * 1024);
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    limit.and_then(|text| text.trim().parse().ok()).map_or(total, |limit: u64| limit.min(total))
 }
 
 /// Kinds that read and write text and leave the computing to others.
@@ -51,8 +65,8 @@ fn is_light(kind: &str) -> bool {
 
 impl Slots {
     /// `parallel`: stages that compute at once; 0 = one, or one for each accelerator. `cpus`: threads they
-    /// share; 0 = all.
-    pub fn new(parallel: usize, cpus: usize, accelerators: &[String]) -> Self {
+    /// share; 0 = all. `memory`: bytes shared by the stages that ask for some.
+    pub fn new(parallel: usize, cpus: usize, memory: u64, accelerators: &[String]) -> Self {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = if cpus == 0 { all } else { cpus };
         let parallel = if parallel == 0 { accelerators.len().max(1) } else { parallel };
@@ -60,6 +74,7 @@ impl Slots {
             free: parallel,
             light: cpus,
             threads: (cpus / parallel).max(1),
+            memory,
             accelerators: accelerators.to_vec(),
             busy: Vec::new(),
             jobs: usize::MAX,
@@ -76,21 +91,23 @@ impl Slots {
         if need.job {
             self.jobs = self.jobs.checked_sub(1)?;
             // Which device `auto` is, the job's node knows.
-            return Some(Slot { device: need.device.to_string(), threads: 0, light: false, job: true });
+            let device = need.device.to_string();
+            return Some(Slot { device, threads: 0, light: false, job: true, memory: 0 });
         }
-        if need.light {
+        let memory = self.memory.checked_sub(need.memory)?;
+        let slot = if need.light {
             self.light = self.light.checked_sub(1)?;
-            return Some(Slot { device: "cpu".into(), threads: 1, light: true, job: false });
-        }
-        if self.free == 0 {
-            return None;
-        }
-        let device = self.device(need.device)?;
-        self.free -= 1;
-        if device != "cpu" {
-            self.busy.push(device.clone());
-        }
-        Some(Slot { device, threads: self.threads, light: false, job: false })
+            Slot { device: "cpu".into(), threads: 1, light: true, job: false, memory: need.memory }
+        } else {
+            let device = self.device(need.device).filter(|_| self.free > 0)?;
+            self.free -= 1;
+            if device != "cpu" {
+                self.busy.push(device.clone());
+            }
+            Slot { device, threads: self.threads, light: false, job: false, memory: need.memory }
+        };
+        self.memory = memory;
+        Some(slot)
     }
 
     /// Gives back what [`Slots::take`] gave.
@@ -99,6 +116,7 @@ impl Slots {
             self.jobs += 1;
             return;
         }
+        self.memory += slot.memory;
         if slot.light {
             self.light += 1;
             return;
@@ -130,7 +148,7 @@ mod tests {
 
     #[test]
     fn one_computing_stage_at_a_time_by_default_and_text_beside_it() {
-        let mut slots = Slots::new(0, 4, &[]);
+        let mut slots = Slots::new(0, 4, 0, &[]);
         let ppo = take(&mut slots, "ppo", Device::Auto).unwrap();
         assert_eq!((ppo.device.as_str(), ppo.threads), ("cpu", 4));
         assert_eq!(take(&mut slots, "sft", Device::Cpu), None);
@@ -142,7 +160,7 @@ mod tests {
 
     #[test]
     fn jobs_take_nothing_of_this_machine_but_are_counted() {
-        let mut slots = Slots::new(1, 4, &[]).with_jobs(2);
+        let mut slots = Slots::new(1, 4, 0, &[]).with_jobs(2);
         let need = Need { job: true, light: false, device: Device::Auto, memory: 0 };
         let job = slots.take(&need).unwrap();
         assert_eq!((job.device.as_str(), job.threads), ("auto", 0));
@@ -155,15 +173,27 @@ mod tests {
 
     #[test]
     fn threads_are_shared() {
-        let mut slots = Slots::new(2, 5, &[]);
+        let mut slots = Slots::new(2, 5, 0, &[]);
         assert_eq!(take(&mut slots, "ppo", Device::Cpu).unwrap().threads, 2);
         assert_eq!(take(&mut slots, "ppo", Device::Cpu).unwrap().threads, 2);
         assert_eq!(take(&mut slots, "ppo", Device::Cpu), None);
     }
 
     #[test]
+    fn memory_is_shared_by_those_that_ask_for_it() {
+        let need = |memory| Need { job: false, light: false, device: Device::Cpu, memory };
+        let mut slots = Slots::new(3, 3, 10, &[]);
+        let first = slots.take(&need(6)).unwrap();
+        assert_eq!(slots.take(&need(6)), None);
+        assert!(slots.take(&need(0)).is_some(), "it asks for none");
+        slots.give_back(first);
+        assert!(slots.take(&need(6)).is_some());
+        assert!(machine_memory() > 1 << 20);
+    }
+
+    #[test]
     fn a_device_has_one_stage() {
-        let mut slots = Slots::new(0, 8, &["cuda:0".into(), "cuda:1".into()]);
+        let mut slots = Slots::new(0, 8, 0, &["cuda:0".into(), "cuda:1".into()]);
         let first = take(&mut slots, "ppo", Device::Cuda(1)).unwrap();
         assert_eq!(take(&mut slots, "ppo", Device::Cuda(1)), None);
         let second = take(&mut slots, "ppo", Device::Auto).unwrap();

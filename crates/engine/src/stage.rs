@@ -77,7 +77,7 @@ impl Context {
         }
         for attempt in self.store.open_attempts(stage.fingerprint.as_str()).await? {
             let own = attempt.run_id == self.run_id;
-            let ended = self.recover_attempt(attempt).await?;
+            let ended = self.recover_attempt(stage, attempt).await?;
             // That its driver died is not the stage's fault, and another run's verdict is not ours.
             let died = matches!(ended.verdict, Verdict::Died(_));
             match self.conclude(stage, ended, &mut tries).await? {

@@ -93,7 +93,7 @@ impl RunOutcome {
         match (self.state, self.cause) {
             (RunState::Succeeded, _) => 0,
             (RunState::Refused, _) => 8,
-            (RunState::Stopped, Cause::Interrupt) => 130,
+            (RunState::Stopped, Cause::Interrupt | Cause::Request) => 130,
             (RunState::Stopped, Cause::Terminate) => 143,
             _ if failed().all(|s| s.failure.as_ref().is_some_and(|f| f.code == code::CANNOT_START)) => 5,
             _ => 1,

@@ -36,20 +36,28 @@ impl Plan {
                 device: pipeline.model.device,
                 seed,
                 max_retries: stage.common.max_retries,
+                timeout: stage.common.timeout,
+                memory: stage.common.memory,
                 deps: graph.deps(node),
                 fingerprint,
                 parts,
             });
         }
-        let all = fingerprints.iter().map(|(name, fingerprint)| ((*name).to_owned(), fingerprint.0.clone()));
-        let spec_hash = fingerprint::of(&all.collect()).0;
+        let spec_hash = spec_hash(&stages);
         Ok(Self {
             name: pipeline.pipeline.name.clone(),
             executor: pipeline.executor.clone(),
             stages,
             spec_hash,
+            is_part: false,
         })
     }
+}
+
+/// See [`Plan::spec_hash`].
+pub(crate) fn spec_hash(stages: &[PlannedStage]) -> String {
+    let all = stages.iter().map(|stage| (stage.name.clone(), stage.fingerprint.0.clone()));
+    fingerprint::of(&all.collect()).0
 }
 
 fn base_model(pipeline: &Pipeline, stage: &Stage) -> String {

@@ -11,6 +11,7 @@ mod freeze;
 mod graph;
 mod links;
 mod planned;
+mod select;
 mod show;
 
 pub use dirty::{Action, Artifact, Decision, PartChange, Past, Reason, changes, decide};
@@ -18,4 +19,5 @@ pub use error::PlanError;
 pub use fingerprint::{FileHasher, format_version};
 pub use links::Links;
 pub use planned::{Fingerprint, Plan, PlannedStage};
+pub use select::Selection;
 pub use show::{dot, mermaid};

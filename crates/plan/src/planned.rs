@@ -40,6 +40,9 @@ pub struct Plan {
     /// Over names and fingerprints of all stages, whatever their order: two plans with the same hash make
     /// the same results.
     pub spec_hash: String,
+    /// Some of the pipeline's stages were left out, see [`Plan::select`].
+    #[serde(default)]
+    pub is_part: bool,
 }
 
 impl Plan {
@@ -66,6 +69,12 @@ pub struct PlannedStage {
     /// Attempts after the first when the stage itself fails.
     #[serde(default)]
     pub max_retries: u32,
+    /// Seconds that an attempt may take; 0 = any.
+    #[serde(default)]
+    pub timeout: f64,
+    /// Bytes set aside for it; 0 = not said.
+    #[serde(default)]
+    pub memory: u64,
     /// Stages that it names: in its config, then those it only `requires`.
     pub deps: Vec<String>,
     pub fingerprint: Fingerprint,

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Memory, differing, parse, plan};
-use plan::{Artifact, Links, Plan, Reason, decide};
+use plan::{Artifact, Links, Plan, Reason, Selection, decide};
 use proptest::prelude::*;
 
 /// A graph of `n` stages: leaves prepare, others report on earlier ones. `shuffle` orders the file.
@@ -155,4 +155,28 @@ fn a_first_run_runs_everything() {
         text,
         r#"{"stage":"s0","action":"run","reasons":[{"reason":"never-ran"},{"reason":"input-reruns","stage":"base"}]}"#
     );
+}
+
+#[test]
+fn a_part_of_a_plan_is_what_is_named_and_what_that_needs() {
+    // base; s0; s1 ← s0; s2 ← s1; s3 ← s0
+    let whole =
+        Dag { deps: vec![vec![], vec![0], vec![1], vec![0]], shuffle: vec![0, 1, 2, 3] }.plan(None, 0);
+    let select = |only: &[&str], from: &[&str], until: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let part =
+            whole.clone().select(&Selection { only: owned(only), from: owned(from), until: owned(until) });
+        assert!(part.stages.iter().all(|stage| whole.stage(&stage.name) == Some(stage)));
+        part.stages.iter().map(|stage| stage.name.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(select(&[], &[], &[]), "base s0 s1 s2 s3");
+    assert_eq!(select(&["s1"], &[], &[]), "base s0 s1");
+    assert_eq!(select(&[], &["s1"], &[]), "base s0 s1 s2");
+    assert_eq!(select(&[], &[], &["s3"]), "base s0 s3");
+    assert_eq!(select(&[], &["s0"], &["s1"]), "base s0 s1", "what lies between");
+    let part = whole.clone().select(&Selection { until: vec!["s3".into()], ..Selection::default() });
+    assert!(part.is_part && part.spec_hash != whole.spec_hash);
+    let all =
+        whole.clone().select(&Selection { until: vec!["s2".into(), "s3".into()], ..Selection::default() });
+    assert_eq!(all.spec_hash, whole.spec_hash);
 }

@@ -15,12 +15,16 @@ section! {
     pub struct Executor {
         /// CPU threads shared by the stages that run at once on this machine; 0 = all of it.
         pub cpus: usize = 0 => execution(),
+        /// Memory of this machine shared by the stages that ask for some with `memory`; 0 = all of it.
+        pub memory: u64 = 0 => size().execution(),
         /// Stages that compute at the same time on this machine; they share the CPU threads.
         pub max_parallel: usize = 1 => at_least(1.0).execution(),
         /// Attempts after the first when a stage dies of something outside it: killed, out of memory, disk.
         pub infra_retries: u32 = 3 => at_most(100.0).execution(),
         /// Wait before the first retry; doubles with each further one.
         pub retry_delay: f64 = 1.0 => duration().execution(),
+        /// The log of an attempt is cut when it grows beyond this; its last part is kept beside it.
+        pub max_log_size: u64 = 50_000_000 => size().execution(),
         /// A run does not start with less free space than this for its state folder.
         pub min_free_disk: u64 = 200_000_000 => size().execution(),
         /// Slurm: jobs of this run that wait or run at the same time.

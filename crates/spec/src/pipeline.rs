@@ -50,6 +50,10 @@ section! {
         /// Attempts after the first when the stage itself fails. Failures of the machine are retried apart
         /// from this, see `[executor] infra_retries`.
         pub max_retries: u32 = 0 => at_most(100.0).execution(),
+        /// An attempt that takes longer is stopped at its next checkpoint and has failed; 0 = any time.
+        pub timeout: f64 = 0.0 => duration().execution(),
+        /// Memory that is set aside for the stage on this machine; 0 = it is not asked for any.
+        pub memory: u64 = 0 => size().execution(),
         /// Replaces the seed derived from `[pipeline] seed` and the stage's name.
         pub seed: Option<u64> = None,
     }

@@ -46,6 +46,16 @@ states! {
 }
 
 states! {
+    /// What can be asked of a run from another process.
+    Request {
+        /// Checkpoint and stop.
+        Pause = "pause",
+        /// Stop at once.
+        Cancel = "cancel",
+    }
+}
+
+states! {
     /// State of a stage within a run.
     StageState {
         Pending = "pending",

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::lease::{Claim, Liveness, run_lease, stage_lease};
-use crate::record::{Run, RunState, Stage, StageState, Transition};
+use crate::record::{Request, Run, RunState, Stage, StageState, Transition};
 use crate::{fault, id};
 
 /// What a run is made from.
@@ -111,7 +111,7 @@ impl Store {
         stages: &[DecidedStage<'_>],
     ) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;
-        sqlx::query("UPDATE runs SET state = 'running', finished_at = NULL WHERE id = ?")
+        sqlx::query("UPDATE runs SET state = 'running', finished_at = NULL, request = NULL WHERE id = ?")
             .bind(run_id)
             .execute(&mut *tx)
             .await?;
@@ -119,6 +119,29 @@ impl Store {
         record(&mut tx, Happened { run_id, stage: None, attempt_id: None, kind: "resumed", detail: command })
             .await?;
         tx.commit().await.map_err(|e| self.classify(e))
+    }
+
+    /// Asks the process that carries out a run to stop it.
+    pub async fn ask(&self, run_id: &str, request: Request) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query("UPDATE runs SET request = ? WHERE id = ? AND state = 'running'")
+            .bind(request)
+            .bind(run_id)
+            .execute(&mut *tx)
+            .await?;
+        let event = Happened { run_id, stage: None, attempt_id: None, kind: request.as_str(), detail: "" };
+        record(&mut tx, event).await?;
+        tx.commit().await.map_err(|e| self.classify(e))
+    }
+
+    /// What was asked of a run since it was last started.
+    pub async fn asked(&self, run_id: &str) -> Result<Option<Request>, StoreError> {
+        sqlx::query_scalar("SELECT request FROM runs WHERE id = ?")
+            .bind(run_id)
+            .fetch_optional(self.readers())
+            .await
+            .map(Option::flatten)
+            .map_err(|e| self.classify(e))
     }
 
     /// Ends a run and gives its lease back.

@@ -160,7 +160,7 @@ async fn a_newer_schema_is_refused() {
     Store::open(dir.path(), "x").await.unwrap().close().await;
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("state.db"));
     let mut raw = options.connect().await.unwrap();
-    sqlx::query("INSERT INTO _sqlx_migrations SELECT 9999, 'later', installed_on, 1, checksum, 0 FROM _sqlx_migrations")
+    sqlx::query("INSERT INTO _sqlx_migrations SELECT 9999, 'later', installed_on, 1, checksum, 0 FROM _sqlx_migrations LIMIT 1")
         .execute(&mut raw)
         .await
         .unwrap();

@@ -11,10 +11,12 @@ mod resume;
 mod run;
 mod runs;
 mod status;
+mod stop;
 mod validate;
 mod worker;
 
 use store::gc::Policy;
+use store::record::Request;
 
 use crate::args::{Args, Command, Global, RunsAction};
 use crate::failure::Failure;
@@ -38,11 +40,15 @@ pub fn execute(args: Args, printer: &Printer) -> Result<u8, Failure> {
 /// Commands that look at the state folder, which is read asynchronously.
 async fn with_state(command: Command, global: &Global, printer: &Printer) -> Result<u8, Failure> {
     match command {
-        Command::Run { source, force, json } => run::run(&source, &force, json, global, printer).await,
+        Command::Run { source, selected, json } => run::run(&source, &selected, json, global, printer).await,
+        Command::Pause { run } => stop::stop(run.as_deref(), Request::Pause, global, printer).await,
+        Command::Cancel { run } => stop::stop(run.as_deref(), Request::Cancel, global, printer).await,
         Command::Resume { run, retry_failed, json } => {
             resume::resume(run.as_deref(), retry_failed, json, global, printer).await
         }
-        Command::Plan { source, force, json } => plan::plan(&source, &force, json, global, printer).await,
+        Command::Plan { source, selected, json } => {
+            plan::plan(&source, &selected, json, global, printer).await
+        }
         Command::Status { run, json } => status::status(run.as_deref(), json, global, printer).await,
         Command::Runs { action: Some(RunsAction::Rm { run }), .. } => runs::rm(&run, global, printer).await,
         Command::Runs { action: None, limit, json } => runs::runs(limit, json, global, printer).await,

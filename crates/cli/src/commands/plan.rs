@@ -3,7 +3,7 @@
 use plan::{Action, Decision};
 use serde_json::json;
 
-use crate::args::{Global, OptionalSource};
+use crate::args::{Global, OptionalSource, Selected};
 use crate::failure::{Failure, exit};
 use crate::load;
 use crate::printer::Printer;
@@ -11,14 +11,14 @@ use crate::session::Session;
 
 pub async fn plan(
     source: &OptionalSource,
-    force: &[String],
+    selected: &Selected,
     json: bool,
     global: &Global,
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let file = load::file_or_latest(source.file.as_deref(), global).await?;
-    let session = Session::open(&file, &source.changes, global).await?;
-    let decisions = session.decide(force).await?;
+    let session = Session::open(&file, &source.changes, selected, global).await?;
+    let decisions = session.decide().await?;
     if json {
         printer.json(&json!({ "plan": session.plan, "decisions": decisions }));
         return Ok(exit::OK);

@@ -1,9 +1,10 @@
 //! `pipeline resume [RUN]`
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use engine::{Engine, Hasher, Resume};
-use plan::{Plan, changes};
+use plan::{Plan, PlannedStage, Selection, changes};
 use spec::Pipeline;
 use store::Store;
 use store::record::{Run, RunState};
@@ -75,8 +76,12 @@ async fn tell_changes(
 ) -> Result<(), Failure> {
     let mut hasher = Hasher::load(store).await?;
     // A file that is gone is reported by the stage that needs it.
-    let Ok(now) = Plan::new(pipeline, &mut hasher) else { return Ok(()) };
+    let Ok(mut now) = Plan::new(pipeline, &mut hasher) else { return Ok(()) };
     hasher.save().await?;
+    if planned.is_part {
+        let until = planned.stages.iter().map(|stage| stage.name.clone()).collect();
+        now = now.select(&Selection { until, ..Selection::default() });
+    }
     if now.spec_hash == planned.spec_hash {
         return Ok(());
     }
@@ -84,8 +89,9 @@ async fn tell_changes(
         "run {} goes on as it was planned, which is not what {} says now:",
         run.id, run.source
     ));
+    let there: HashMap<&str, &PlannedStage> = now.stages.iter().map(|s| (s.name.as_str(), s)).collect();
     for stage in &planned.stages {
-        match now.stage(&stage.name) {
+        match there.get(stage.name.as_str()) {
             None => printer.warn(format_args!("  {}: not in the file any more", stage.name)),
             Some(other) => {
                 let own = changes(&stage.parts, &other.parts);

@@ -6,7 +6,7 @@ use store::Store;
 use store::record::RunState;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::args::{Global, Source};
+use crate::args::{Global, Selected, Source};
 use crate::failure::{Failure, exit};
 use crate::printer::Printer;
 use crate::progress::Progress;
@@ -15,23 +15,22 @@ use crate::{outcome, preflight};
 
 pub async fn run(
     source: &Source,
-    force: &[String],
+    selected: &Selected,
     json: bool,
     global: &Global,
     printer: &Printer,
 ) -> Result<u8, Failure> {
-    let session = Session::open(&source.file, &source.changes, global).await?;
-    let decisions = session.decide(force).await?;
+    let session = Session::open(&source.file, &source.changes, selected, global).await?;
+    let decisions = session.decide().await?;
     if !decisions.iter().any(Decision::runs) {
         return up_to_date(&session, &decisions, json, printer).await;
     }
     let runs = |name: &str| decisions.iter().any(|decision| decision.stage == name && decision.runs());
     preflight::keys(&session.pipeline, runs)?;
-    let forced = session.forced(force)?;
     tell_network(&session.store, printer);
     listen(&session.engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
-    let run = session.engine.run(&session.plan, &session.source, &forced, updates);
+    let run = session.engine.run(&session.plan, &session.source, &session.forced, updates);
     let (outcome, ()) = tokio::join!(run, show(receiver, session.engine.control(), printer));
     finish(&outcome?, &session.plan, &session.store, json, printer).await
 }

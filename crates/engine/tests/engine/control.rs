@@ -1,10 +1,11 @@
 //! Stopping, forcing, and drivers that die.
 
+use engine::protocol::FailureClass;
 use engine::{Cause, Level, Resume, Update};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use store::record::RunState;
-use store::record::StageState::{Cached, Pending, Stopped, Succeeded};
+use store::record::StageState::{Cached, Failed, Pending, Skipped, Stopped, Succeeded};
+use store::record::{AttemptState, Request, RunState};
 
 use crate::kit::{Project, states, steps, until};
 use crate::worker::Script;
@@ -130,4 +131,58 @@ async fn e10_a_forced_stage_killed_half_way_is_still_to_do() {
     assert_eq!(project.artifacts(), good);
     assert_eq!(project.computed()["b 1"], 2, "what reads a forced stage runs as well");
     project.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn a_stage_whose_time_is_up_keeps_its_checkpoint_and_has_failed() {
+    let project = Project::new(&[("a", &[], slow(50)), ("b", &["a"], steps(1)), ("c", &[], steps(1))]);
+    project.change_plan(|plan| plan.stages[0].timeout = 0.5);
+    let outcome = project.run().await;
+    assert_eq!((states(&outcome), outcome.exit_code()), (vec![Failed, Skipped, Succeeded], 1));
+    let failure = outcome.stages[0].failure.clone().unwrap();
+    assert_eq!((failure.code.as_str(), failure.class), ("E0329", FailureClass::User));
+    let done = project.total();
+    assert!((2..51).contains(&done), "{done}");
+    project.assert_at_rest().await;
+    // E14: a run made with a longer timeout goes on from there.
+    project.change_plan(|plan| plan.stages[0].timeout = 0.0);
+    let outcome = project.run().await;
+    assert_eq!(
+        (states(&outcome), project.total()),
+        (vec![Succeeded, Succeeded, Cached], 52),
+        "no step twice"
+    );
+}
+
+#[tokio::test]
+async fn e98_a_run_is_paused_and_cancelled_from_another_process() {
+    for request in [Request::Pause, Request::Cancel] {
+        let project = Project::new(&[("a", &[], slow(400)), ("b", &["a"], steps(1))]);
+        let mut driver = project.driver("run", None);
+        project.wait_for_step("a 2").await;
+        let store = project.store().await;
+        let run = store.runs(1).await.unwrap().remove(0);
+        store.ask(&run.id, request).await.unwrap();
+        let status = tokio::task::spawn_blocking(move || driver.wait().unwrap()).await.unwrap();
+        assert_eq!(status.code(), Some(130));
+        assert_eq!(project.processes(), [] as [i32; 0]);
+        let run = store.run(&run.id).await.unwrap();
+        assert_eq!(run.state, RunState::Stopped);
+        let attempt = store.attempts(&run.id).await.unwrap().remove(0);
+        assert_eq!(attempt.state, AttemptState::Stopped);
+        project.assert_at_rest().await;
+
+        // The request was for that process only.
+        let steps = project.total();
+        let mut driver = project.driver(&run.id, None);
+        project.wait_for_step(&format!("a {}", steps + 20)).await;
+        kill(Pid::from_raw(driver.id() as i32), Signal::SIGKILL).unwrap();
+        driver.wait().unwrap();
+
+        // Its driver is dead, its worker is not: stopping the run stops the worker.
+        let engine = project.engine().await;
+        let outcome = engine.stop(&run.id, request, tokio::sync::mpsc::unbounded_channel().0).await;
+        assert_eq!(states(&outcome.unwrap()), [Stopped, Pending]);
+        project.assert_at_rest().await;
+    }
 }

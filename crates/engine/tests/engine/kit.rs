@@ -258,11 +258,13 @@ fn make_plan(stages: &Stages) -> Plan {
             device: spec::Device::Cpu,
             seed: 0,
             max_retries: 0,
+            timeout: 0.0,
+            memory: 0,
             deps: deps.iter().map(|d| (*d).into()).collect(),
             fingerprint,
             parts,
         });
     }
     let executor = spec::Executor { retry_delay: 0.01, min_free_disk: 0, ..Default::default() };
-    Plan { name: "p".into(), executor, stages: planned, spec_hash: "h".into() }
+    Plan { name: "p".into(), executor, stages: planned, spec_hash: "h".into(), is_part: false }
 }
