@@ -181,6 +181,18 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compare two runs: what their stages depend on, what came out, what it cost
+    Diff {
+        /// Id of a run, or the start or end of it
+        #[arg(value_name = "RUN")]
+        old: String,
+        /// Id of the run to compare it with
+        #[arg(value_name = "RUN")]
+        new: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the graph of stages for other tools
     Graph {
         #[command(flatten)]

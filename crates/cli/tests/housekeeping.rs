@@ -104,6 +104,29 @@ fn a_network_file_system_is_used_and_said() {
     assert!(!project.path(".pipeline/state.db-wal").exists());
 }
 
+#[test]
+fn diff_says_what_differs_and_what_came_out() {
+    let project = Project::new();
+    project.write("p.toml", ONE);
+    let changes = [&[][..], &["--set", "stages.base.max_steps=2"]];
+    for change in changes {
+        assert!(run(&project, &[&["run", "p.toml", "-q"], change].concat()).status.success());
+    }
+    let runs = json(&project, &["runs", "--json"]);
+    let id = |at: usize| runs[at]["id"].as_str().expect("a run").to_owned();
+    let text = shown(&run(&project, &["diff", &id(1), &id(0)]));
+    assert!(text.contains("\nbase\n  config.max_steps: 1 → 2\n"), "{text}");
+    let row = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
+    assert!(row("time") && row("memory") && row("held_out.loss_after"), "{text}");
+    let same = shown(&run(&project, &["diff", &id(0), &id(0)]));
+    assert!(same.contains("the same in both: base") && !same.contains("config."), "{same}");
+
+    let found = json(&project, &["diff", &id(1), &id(0), "--json"]);
+    assert_eq!(found["stages"][0]["changes"][0]["part"], "config.max_steps");
+    assert!(found["stages"][0]["new"]["seconds"].as_f64() > Some(0.0));
+    assert_eq!(run(&project, &["diff", &id(0), "nobody"]).status.code(), Some(2));
+}
+
 /// Checks of a `doctor` with their levels, those of the machine left out.
 fn levels(project: &Project, args: &[&str], code: i32) -> String {
     let output = run(project, &[&["doctor", "--json"], args].concat());

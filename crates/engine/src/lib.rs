@@ -6,6 +6,7 @@
 mod attempt;
 mod context;
 mod control;
+pub mod difference;
 mod dispatch;
 mod engine;
 mod error;

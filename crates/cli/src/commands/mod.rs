@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod completions;
+mod diff;
 mod doctor;
 mod explain;
 mod gc;
@@ -55,6 +56,7 @@ async fn with_state(command: Command, global: &Global, printer: &Printer) -> Res
         Command::Gc { force, keep_runs, older_than, json } => {
             gc::gc(Policy { keep_runs, older_than }, force, json, global, printer).await
         }
+        Command::Diff { old, new, json } => diff::diff(&old, &new, json, global, printer).await,
         Command::Doctor { deep, json } => doctor::doctor(deep, json, global, printer).await,
         Command::Logs { stage, follow, run } => {
             logs::logs(&stage, follow, run.as_deref(), global, printer).await
