@@ -210,13 +210,20 @@ impl Drop for Project {
         // A test that failed half-way leaves nothing behind.
         if self._dir.is_some() {
             for pid in self.processes() {
-                let _ = nix::sys::signal::kill(
-                    nix::unistd::Pid::from_raw(pid),
-                    nix::sys::signal::Signal::SIGKILL,
-                );
+                send(pid, nix::sys::signal::Signal::SIGKILL);
             }
         }
     }
+}
+
+/// Whether a process was stopped by a signal.
+pub fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+pub fn send(pid: i32, signal: nix::sys::signal::Signal) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
 }
 
 pub async fn until(mut condition: impl FnMut() -> bool) {

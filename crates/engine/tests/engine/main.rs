@@ -3,6 +3,7 @@
 mod control;
 mod faults;
 mod kit;
+mod points;
 mod sharing;
 mod slurm_faults;
 mod slurm_jobs;

@@ -15,7 +15,7 @@ use store::{Store, fault};
 use crate::kit::{Project, states, steps, until};
 use crate::worker::Script;
 
-fn stages() -> [(&'static str, &'static [&'static str], Script); 2] {
+pub fn stages() -> [(&'static str, &'static [&'static str], Script); 2] {
     let slow = Script { sleep_ms: 10, ..steps(3) };
     let dies = Script { die_after: Some(1), deaths: 1, ..slow.clone() };
     [("a", &[], dies), ("b", &["a"], slow)]
@@ -27,13 +27,15 @@ async fn killed_at(project: &Project, role: &str, point: &str) -> Option<String>
     assert_eq!(status.signal(), Some(9), "{point}: not reached, exit {status}");
     let store = Store::open_existing(&project.state()).await.unwrap();
     let run = store.runs(1).await.unwrap().pop()?;
+    let seen = engine::view::run_view(&store, None).await.unwrap().unwrap();
+    assert_eq!(seen.stages.len(), 2, "{point}: whatever the moment, `status` shows the run");
     let done = point.starts_with("run.released");
     assert_eq!(run.state, if done { RunState::Succeeded } else { RunState::Interrupted }, "{point}");
     Some(run.id)
 }
 
 /// Several at a time: most of each is waiting.
-async fn each<F: Future<Output = ()> + Send + 'static>(cases: Vec<F>) {
+pub async fn each<F: Future<Output = ()> + Send + 'static>(cases: Vec<F>) {
     let room = Arc::new(tokio::sync::Semaphore::new(4));
     let mut tasks = tokio::task::JoinSet::new();
     for case in cases {
@@ -49,7 +51,7 @@ async fn each<F: Future<Output = ()> + Send + 'static>(cases: Vec<F>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e17_e43_killed_at_every_transition_nothing_is_lost_or_done_twice() {
+async fn e17_e43_e101_killed_at_every_transition_nothing_is_lost_or_done_twice() {
     let good = Project::new(&stages());
     good.run().await;
     let good = Arc::new(good.artifacts());
