@@ -65,6 +65,11 @@ impl Progress {
                 self.say(format!("{word} {stage}, attempt {attempt}: still at it from an earlier run"));
                 self.start(stage);
             }
+            Update::StageIs { stage, whereabouts } => {
+                if let Some(whereabouts) = whereabouts {
+                    self.say(format!("{} {stage}: {whereabouts}", self.printer.paint("running", "running")));
+                }
+            }
             Update::Worker { stage, event } => self.event(&stage, event),
             Update::StageRetrying { stage, message, delay } => {
                 self.end(&stage);

@@ -93,7 +93,7 @@ impl Context {
         self.tell(Update::StageStarted {
             stage: stage.name.clone(),
             attempt: attempt.number,
-            device: slot.device.clone(),
+            device: if executor.name() == "local" { slot.device.clone() } else { executor.name().into() },
             resume_step,
             log: task.folder.join(file::LOG),
         });
@@ -111,7 +111,12 @@ impl Context {
         let executor = self.executors.named(&attempt.executor);
         let handle = match &attempt.handle {
             Some(handle) => Some(handle.clone()),
-            None => executor.find(&task).await,
+            None => tokio::select! {
+                biased;
+                found = executor.find(&task) => found,
+                // It may take as long as its scheduler does not answer.
+                () = self.control.above(Level::Stop) => return Err(unreachable(&attempt)),
+            },
         };
         if let Some(handle) = &handle {
             if attempt.handle.is_none() {
@@ -127,6 +132,11 @@ impl Context {
         }
         self.follow(stage, attempt, task, handle).await
     }
+}
+
+/// A worker that cannot be reached any more, because its scheduler does not answer.
+pub(crate) fn unreachable(attempt: &Attempt) -> EngineError {
+    EngineError::Unreachable { stage: attempt.stage.clone(), executor: attempt.executor.clone() }
 }
 
 fn unstarted(attempt: Attempt, verdict: Verdict) -> Ended {

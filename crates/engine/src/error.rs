@@ -33,17 +33,22 @@ pub enum EngineError {
     #[diagnostic(code(E0330), help("lower its `memory`, or raise `memory` in [executor]"))]
     TooMuchMemory { stage: String, wanted: u64, there: u64 },
 
+    #[error("{executor} does not answer; `{stage}` goes on or has ended, and is taken up by the next run")]
+    #[diagnostic(code(E0347), help("`pipeline resume` when it answers again"))]
+    Unreachable { stage: String, executor: String },
+
     #[error("a task of the engine ended by itself: {0}")]
     #[diagnostic(code(E0325), help("this is a bug worth reporting; `pipeline resume` goes on"))]
     Task(String),
 }
 
 impl EngineError {
-    /// As the design's table has it: 4 locked, 6 state database, 2 usage.
+    /// As the design's table has it: 4 locked, 5 executor, 6 state database, 2 usage.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(e) => e.exit_code(),
             Self::OldPlan { .. } | Self::Json { .. } | Self::LowDisk { .. } => 6,
+            Self::Unreachable { .. } => 5,
             Self::UnknownStage(_) | Self::TooMuchMemory { .. } => 2,
             Self::Task(_) => 1,
         }

@@ -8,7 +8,7 @@ use plan::PlannedStage;
 use store::id;
 use store::record::Attempt;
 
-use crate::attempt::Ended;
+use crate::attempt::{Ended, unreachable};
 use crate::context::Context;
 use crate::control::Level;
 use crate::error::{EngineError, code};
@@ -19,8 +19,8 @@ use crate::tail::Tail;
 use crate::update::{Failure, Update};
 use crate::verdict::{Verdict, judge};
 
-/// How often events are looked for while a worker runs.
-const TICK: Duration = Duration::from_millis(100);
+/// A worker that is to be killed and whose scheduler does not answer is left after this time.
+const LEAVE: Duration = Duration::from_secs(5);
 /// A stage whose time is up has this long to write a checkpoint, then as long again to end after TERM.
 const CHECKPOINT_WITHIN: Duration = Duration::from_secs(60);
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ impl Context {
         let waited = (id::now_ms() - wall).max(0) as f64 / 1000.0;
         let mut tail = Tail::new(&task.folder.join(file::EVENTS), &attempt.nonce);
         let watched = match &handle {
-            Some(handle) => self.watch(stage, &attempt, &task, handle, &mut tail).await,
+            Some(handle) => self.watch(stage, &attempt, &task, handle, &mut tail).await?,
             None => Watched { ending: Ending::Gone, peak_rss_bytes: 0, timed_out: false },
         };
         let Watched { ending, mut peak_rss_bytes, timed_out } = watched;
@@ -83,30 +83,39 @@ impl Context {
         task: &Task,
         handle: &Handle,
         tail: &mut Tail,
-    ) -> Watched {
+    ) -> Result<Watched, EngineError> {
         let executor = self.executors.named(&attempt.executor);
         let (mut running, mut sent, mut peak_rss_bytes) = (None, None, 0);
+        let (mut since, mut told) = (Instant::now(), None);
         loop {
             let deadline = running.and_then(|since| deadline(since, stage.timeout));
             match executor.observe(task, handle).await {
                 Observation::Ended(ending) => {
                     let timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-                    return Watched { ending, peak_rss_bytes, timed_out };
+                    return Ok(Watched { ending, peak_rss_bytes, timed_out });
                 }
                 Observation::Running => running = running.or_else(|| Some(Instant::now())),
+                Observation::Unknown if self.control.level() == Level::Kill && since.elapsed() > LEAVE => {
+                    return Err(unreachable(attempt));
+                }
                 Observation::Pending | Observation::Unknown => {}
+            }
+            let whereabouts = executor.whereabouts(task, handle);
+            if whereabouts != told {
+                told.clone_from(&whereabouts);
+                self.tell(Update::StageIs { stage: attempt.stage.clone(), whereabouts });
             }
             let level = self.control.level();
             let wanted = asked(level).max(deadline.and_then(|deadline| overdue(Instant::now(), deadline)));
             if wanted > sent {
-                sent = wanted;
+                (sent, since) = (wanted, Instant::now());
                 if let Some(how) = wanted {
                     executor.cancel(task, handle, how).await;
                 }
             }
             tokio::select! {
                 () = executor.changed(handle) => {}
-                () = tokio::time::sleep(TICK) => {}
+                () = tokio::time::sleep(executor.tick()) => {}
                 () = self.control.above(level) => {}
             }
             peak_rss_bytes = executor.peak_rss_bytes(handle).unwrap_or(0).max(peak_rss_bytes);

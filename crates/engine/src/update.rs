@@ -27,7 +27,7 @@ pub enum Update {
         stage: String,
         owner: String,
     },
-    /// A worker was started. `resume_step`: the checkpoint it goes on from.
+    /// A worker was started, on a device or by a scheduler. `resume_step`: the checkpoint it goes on from.
     StageStarted {
         stage: String,
         attempt: u32,
@@ -40,6 +40,11 @@ pub enum Update {
         stage: String,
         attempt: u32,
         log: PathBuf,
+    },
+    /// Where its job is, or what it waits for.
+    StageIs {
+        stage: String,
+        whereabouts: Option<String>,
     },
     /// A line of the worker's `events.jsonl`.
     Worker {

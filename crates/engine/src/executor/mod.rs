@@ -6,6 +6,7 @@ mod slurm;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -142,6 +143,16 @@ pub trait Executor: Send + Sync {
     /// A submission was broken off: whatever may have come of it must not begin.
     fn abandon<'a>(&'a self, _task: &'a Task) -> Boxed<'a, ()> {
         Box::pin(async {})
+    }
+
+    /// Where its process or job is, for people, as far as that is not the machine they are at.
+    fn whereabouts(&self, _task: &Task, _handle: &Handle) -> Option<String> {
+        None
+    }
+
+    /// How often it is worth looking for new events.
+    fn tick(&self) -> Duration {
+        Duration::from_millis(100)
     }
 
     /// Highest resident set so far, where it can be seen.

@@ -5,6 +5,11 @@ me=${0##*/}
 echo "$me $*" >>"$FAKE/calls"
 env | grep -E '^(SLURM_|SBATCH_|XDG_)' | grep -v '^SLURM_CONF=' >>"$FAKE/foreign"
 
+if [ -e "$FAKE/down" ]; then
+    echo "slurm: error: Unable to contact slurm controller (connect failure)" >&2
+    exit 1
+fi
+
 fault() {
     exec 9>"$FAKE/lock"
     flock 9
@@ -46,9 +51,9 @@ list() { # what there is to say of each job that was not forgotten: a format
         [ -e "$state" ] || continue
         id=${state#"$FAKE"/job.} id=${id%.state}
         if [ "$1" = squeue ]; then
-            [ -e "$FAKE/job.$id.forgotten" ] || echo "$id|${word:-$(cat "$state")}|None|$(cat "$FAKE/job.$id.name")"
+            [ -e "$FAKE/job.$id.forgotten" ] || echo "$id|${word:-$(cat "$state")}|n1|None|$(cat "$FAKE/job.$id.name")"
         else
-            echo "$id|$(cat "$state")|0:0|$(cat "$FAKE/job.$id.name")"
+            echo "$id|$(cat "$state")|n1|0:0|$(cat "$FAKE/job.$id.name")"
         fi
     done
 }

@@ -1,5 +1,7 @@
 //! A Slurm that answers late, wrongly, half, or not at all: nothing is lost, cancelled, or submitted twice.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use store::record::AttemptState::{Dead, Succeeded};
 
 use crate::kit::{steps, until};
@@ -94,4 +96,25 @@ async fn e77_a_finished_job_whose_files_do_not_appear_is_given_time_and_then_up(
     assert_eq!(driver.wait().unwrap().code(), Some(1));
     let attempt = cluster.attempts().await.remove(0);
     assert_eq!(attempt.message.as_deref(), Some("ended without a manifest"));
+}
+
+#[tokio::test]
+async fn e19_a_driver_can_be_ended_though_slurm_does_not_answer_and_its_job_is_not_lost() {
+    let cluster = Cluster::new(&[("a", &[], slow(200))]);
+    let mut driver = cluster.driver("run");
+    cluster.project.wait_for_step("a 2").await;
+    cluster.switch("down");
+    let pid = Pid::from_raw(driver.id() as i32);
+    let mut code = None;
+    until(|| {
+        kill(pid, Signal::SIGINT).unwrap();
+        code = driver.try_wait().unwrap().map(|status| status.code());
+        code.is_some()
+    })
+    .await;
+    assert_eq!(code, Some(Some(5)));
+    assert_eq!(cluster.attempts().await[0].state, store::record::AttemptState::Running);
+    cluster.switch_off("down");
+    assert_eq!(cluster.run(&cluster.newest_run().await), 0);
+    assert_eq!((cluster.submitted(), cluster.project.total()), (1, 200));
 }

@@ -126,6 +126,12 @@ async fn e119_e122_every_end_of_a_job_is_noticed_and_what_is_not_the_stages_faul
     let mut expected: Vec<_> = ends.iter().map(|(_, code)| (Dead, (*code).to_owned())).collect();
     expected.push((Stopped, String::new()));
     assert_eq!(cluster.ends().await, expected);
+    let scripts = cluster.attempts().await.into_iter().map(|attempt| {
+        let folder = cluster.project.state().join("attempts").join(attempt.id);
+        std::fs::read_to_string(folder.join("job.sh")).unwrap()
+    });
+    let avoid: Vec<bool> = scripts.map(|script| script.contains("#SBATCH --exclude=\"n1\"\n")).collect();
+    assert_eq!(avoid[..2], [false, true], "a node that failed is left out");
     let repeated = cluster.project.computed().values().filter(|times| **times > 1).count();
     assert!(repeated <= ends.len(), "each job goes on from the last checkpoint");
 }

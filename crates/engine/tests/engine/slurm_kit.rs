@@ -75,9 +75,13 @@ impl Cluster {
         self.read(&format!("{command}.faults")).lines().count()
     }
 
-    /// Makes a file that changes how the fake behaves: `sacct.off`, `scancel.single`, `hold`.
+    /// Makes a file that changes how the fake behaves: `sacct.off`, `scancel.single`, `hold`, `down`.
     pub fn switch(&self, name: &str) {
         fs::write(self.fake.join(name), "").unwrap();
+    }
+
+    pub fn switch_off(&self, name: &str) {
+        fs::remove_file(self.fake.join(name)).unwrap();
     }
 
     pub fn read(&self, name: &str) -> String {

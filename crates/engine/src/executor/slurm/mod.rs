@@ -9,15 +9,15 @@ mod script;
 mod states;
 mod submit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use plan::Plan;
-use spec::StageConfig;
 use spec::stage::Provider;
+use spec::{Place, StageConfig};
 
 use self::cancel::Canceller;
 use self::commands::Commands;
@@ -27,8 +27,8 @@ use self::states::{End, State};
 use super::{Boxed, Cancel, Ending, Executor, Handle, JobEnd, Observation, SubmitError, Task};
 use crate::protocol::exit;
 
-/// How often an attempt's own files are looked at.
-const TICK: Duration = Duration::from_millis(250);
+/// How often an attempt's own files are looked at, at most: they are on a network file system.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Submits workers to Slurm.
 pub struct Slurm {
@@ -42,6 +42,8 @@ pub struct Slurm {
     canceller: Arc<Canceller>,
     /// What a file said, and since when: clocks of nodes are not compared.
     signs: Mutex<BTreeMap<PathBuf, (String, Instant)>>,
+    /// Nodes that failed under a job of this run.
+    failed_nodes: Mutex<BTreeSet<String>>,
 }
 
 impl Slurm {
@@ -55,7 +57,8 @@ impl Slurm {
             _ => String::new(),
         };
         let secrets = plan.stages.iter().map(|stage| (stage.name.clone(), key(&stage.config))).collect();
-        Self { config, worker, cwd, secrets, commands, queue, canceller, signs: Mutex::default() }
+        let (signs, failed_nodes) = (Mutex::default(), Mutex::default());
+        Self { config, worker, cwd, secrets, commands, queue, canceller, signs, failed_nodes }
     }
 
     /// Variables that a stage's job gets from this process, as far as they are there.
@@ -74,6 +77,16 @@ impl Slurm {
 
     fn search_time(&self) -> Duration {
         Duration::try_from_secs_f64(self.config.search_time).unwrap_or_default()
+    }
+
+    /// What a stage's next job asks for: not to run where a node has just failed, too.
+    fn place(&self, stage: &str) -> Place {
+        let mut place = self.config.place(stage).clone();
+        for node in self.failed_nodes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let comma = if place.exclude.is_empty() { "" } else { "," };
+            place.exclude += &format!("{comma}{node}");
+        }
+        place
     }
 
     /// The job of an attempt: the one that claimed it, which after a submission in doubt may be another than
@@ -130,8 +143,8 @@ impl Slurm {
             _ if seen.unknown >= 2 && self.still(task, HEARTBEAT) >= self.search_time() => {
                 Observation::Ended(Ending::Gone)
             }
-            Some(State::Pending) => Observation::Pending,
-            Some(State::Running) => Observation::Running,
+            Some(State::Pending) if seen.answered => Observation::Pending,
+            Some(State::Running) if seen.answered => Observation::Running,
             // On a network file system its files may appear later than its end.
             Some(State::Ended(End::Completed)) if waited => Observation::Ended(Ending::Exit(0)),
             Some(State::Ended(End::Other(JobEnd::Failed))) if waited => {
@@ -143,8 +156,13 @@ impl Slurm {
                 self.queue.hurry();
                 Observation::Running
             }
-            Some(State::Ended(End::Other(end))) => Observation::Ended(Ending::Job(end)),
-            None => Observation::Unknown,
+            Some(State::Ended(End::Other(end))) => {
+                if seen.node_failed {
+                    self.failed_nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(seen.node);
+                }
+                Observation::Ended(Ending::Job(end))
+            }
+            Some(State::Pending | State::Running) | None => Observation::Unknown,
         }
     }
 }
@@ -174,7 +192,25 @@ impl Executor for Slurm {
     }
 
     fn changed<'a>(&'a self, _: &'a Handle) -> Boxed<'a, ()> {
-        Box::pin(tokio::time::sleep(TICK))
+        Box::pin(tokio::time::sleep(self.tick()))
+    }
+
+    fn tick(&self) -> Duration {
+        self.shortest().min(TICK)
+    }
+
+    fn whereabouts(&self, task: &Task, handle: &Handle) -> Option<String> {
+        let job = self.job(task, handle)?;
+        let seen = self.queue.seen(&job);
+        match seen.state {
+            _ if !seen.answered => Some(format!("job {}, of which Slurm says nothing now", job.id)),
+            Some(State::Pending) if ["", "None"].contains(&seen.reason.as_str()) => {
+                Some(format!("job {} waits", job.id))
+            }
+            Some(State::Pending) => Some(format!("job {} waits: {}", job.id, seen.reason)),
+            Some(State::Running) => Some(format!("job {} on {}", job.id, seen.node)),
+            Some(State::Ended(_)) | None => None,
+        }
     }
 
     fn cancel<'a>(&'a self, task: &'a Task, handle: &'a Handle, how: Cancel) -> Boxed<'a, ()> {

@@ -35,13 +35,37 @@ pub(super) struct Seen {
     pub since: Instant,
     /// Looks in a row in which nobody knew the job any more.
     pub unknown: u32,
+    /// Why it waits, in Slurm's words.
+    pub reason: String,
+    /// Where it runs or ran.
+    pub node: String,
+    /// The node failed under it.
+    pub node_failed: bool,
+    /// Whether the last look worked.
+    pub answered: bool,
 }
 
-/// A line of `squeue`.
+impl Seen {
+    fn nothing() -> Self {
+        Self {
+            state: None,
+            times: 0,
+            since: Instant::now(),
+            unknown: 0,
+            reason: String::new(),
+            node: String::new(),
+            node_failed: false,
+            answered: true,
+        }
+    }
+}
+
+/// A line of `squeue` or `sacct`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub id: u64,
     pub state: String,
+    pub node: String,
     pub reason: String,
     pub name: String,
 }
@@ -84,8 +108,7 @@ impl Queue {
     pub fn seen(self: &Arc<Self>, job: &Job) -> Seen {
         let mut known = self.known();
         let now = Instant::now();
-        let unseen = Seen { state: None, times: 0, since: now, unknown: 0 };
-        let seen = known.jobs.entry(job.clone()).or_insert(unseen).clone();
+        let seen = known.jobs.entry(job.clone()).or_insert_with(Seen::nothing).clone();
         if !known.in_flight && now >= known.next {
             known.in_flight = true;
             let queue = Arc::clone(self);
@@ -131,13 +154,22 @@ impl Queue {
     /// Tells whether anything is new.
     async fn look_at(&self, cluster: Option<&str>, jobs: &[&Job]) -> bool {
         // A look that failed says nothing about any job.
-        let Some(lines) = self.squeue(cluster).await else { return false };
+        let lines = self.squeue(cluster).await;
+        for job in jobs {
+            if let Some(seen) = self.known().jobs.get_mut(job) {
+                seen.answered = lines.is_some();
+            }
+        }
+        let Some(lines) = lines else { return false };
         let listed: BTreeMap<u64, &Line> = lines.iter().map(|line| (line.id, line)).collect();
         let mut changed = false;
         let mut missing = Vec::new();
         for job in jobs {
             match listed.get(&job.id) {
-                Some(line) => changed |= self.note(job, &line.state),
+                Some(line) => {
+                    changed |= self.note(job, &line.state);
+                    self.note_place(job, line);
+                }
                 None => missing.push(*job),
             }
         }
@@ -160,12 +192,22 @@ impl Queue {
         let mut known = self.known();
         let Some(seen) = known.jobs.get_mut(job) else { return false };
         seen.unknown = 0;
+        seen.node_failed |= text.starts_with("NODE_FAIL");
         if seen.state == state {
             seen.times += 1;
             return false;
         }
         (seen.state, seen.times, seen.since) = (state, 1, Instant::now());
         true
+    }
+
+    fn note_place(&self, job: &Job, line: &Line) {
+        if let Some(seen) = self.known().jobs.get_mut(job) {
+            seen.reason.clone_from(&line.reason);
+            if !line.node.is_empty() {
+                seen.node.clone_from(&line.node);
+            }
+        }
     }
 
     /// All jobs of this user; `None` if that could not be found out.
@@ -175,7 +217,7 @@ impl Queue {
             "--noheader".into(),
             "--states=all".into(),
             format!("--user={user}").into(),
-            "--format=%i|%T|%r|%j".into(),
+            "--format=%i|%T|%N|%r|%j".into(),
         ];
         arguments.extend(clusters(cluster));
         let said = match self.commands.run("squeue", &arguments).await {
@@ -219,7 +261,7 @@ impl Queue {
             "--allocations".into(),
             "--parsable2".into(),
             "--noheader".into(),
-            "--format=JobIDRaw,State,ExitCode,JobName".into(),
+            "--format=JobIDRaw,State,NodeList,ExitCode,JobName".into(),
             format!("--starttime=now-{age}seconds").into(),
             which.into(),
         ];
@@ -263,7 +305,7 @@ fn clusters(cluster: Option<&str>) -> impl Iterator<Item = OsString> {
     cluster.map(|cluster| format!("--clusters={cluster}").into()).into_iter()
 }
 
-/// The lines with a job, four columns each, the last one a name. Banners around them do not matter; a line
+/// The lines with a job, five columns each, the last one a name. Banners around them do not matter; a line
 /// that is cut off makes the whole list worthless, since others may be missing.
 fn lines(text: &str) -> Option<Vec<Line>> {
     if !text.is_empty() && !text.ends_with('\n') {
@@ -271,14 +313,14 @@ fn lines(text: &str) -> Option<Vec<Line>> {
     }
     let mut found = Vec::new();
     for line in text.lines() {
-        let mut parts = line.splitn(4, '|');
+        let mut parts = line.splitn(5, '|');
         let Some(Ok(id)) = parts.next().map(|id| id.trim().parse()) else { continue };
         let mut next = || parts.next().map(|part| part.trim().to_owned());
-        let (state, reason, name) = (next()?, next()?, next()?);
+        let (state, node, reason, name) = (next()?, next()?, next()?, next()?);
         if state.is_empty() {
             return None;
         }
-        found.push(Line { id, state, reason, name });
+        found.push(Line { id, state, node, reason, name });
     }
     Some(found)
 }
@@ -289,7 +331,7 @@ mod tests {
 
     #[test]
     fn e76_half_an_answer_is_none() {
-        let whole = "slurm: welcome to the cluster\n12|RUNNING|None|pl-a\n13_4|PENDING|x|array\n14|PENDING|Priority|a|b\n";
+        let whole = "slurm: welcome to the cluster\n12|RUNNING|n1|None|pl-a\n13_4|PENDING||x|array\n14|PENDING||Priority|a|b\n";
         let lines_of = lines(whole).unwrap();
         assert_eq!(lines_of.iter().map(|line| line.id).collect::<Vec<_>>(), [12, 14]);
         assert_eq!(lines_of[1].name, "a|b");

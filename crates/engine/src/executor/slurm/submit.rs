@@ -31,7 +31,7 @@ enum Answer {
 
 impl Slurm {
     pub(super) async fn enqueue(&self, task: &Task) -> Result<Job, SubmitError> {
-        let place = self.config.place(&task.stage);
+        let place = &self.place(&task.stage);
         let path = task.folder.join(SCRIPT);
         store::files::write_atomic(&path, &script::script(task, place, &self.worker)).map_err(|error| {
             SubmitError::Write { path: path.clone(), source: std::io::Error::other(error.to_string()) }
