@@ -17,6 +17,7 @@ use engine::protocol::{self, Manifest, PROTOCOL, Request, Usage, file};
 use engine::{Engine, Hasher, Options};
 use plan::Plan;
 use store::Store;
+use store::record::StageState;
 use tokio::sync::mpsc;
 
 /// Stages per chain of [`pipeline_text`].
@@ -25,6 +26,11 @@ const CHAIN: usize = 4;
 fn main() {
     if std::env::var_os(protocol::env::ATTEMPT).is_some() {
         work(Path::new(&std::env::args_os().next_back().unwrap_or_default()));
+        return;
+    }
+    if let Some(folder) = std::env::var_os(DRIVER) {
+        let stages = std::env::args().next_back().and_then(|word| word.parse().ok()).unwrap_or(0);
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(drive(folder.into(), stages));
         return;
     }
     // `cargo bench -p engine -- status` measures that alone.
@@ -116,25 +122,32 @@ fn planning() {
 
 /// A project folder with a plan.
 struct Project {
-    dir: tempfile::TempDir,
+    folder: PathBuf,
     plan: Plan,
     text: String,
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl Project {
     fn new(stages: usize) -> Self {
         let text = pipeline_text(stages);
-        Self { dir: tempfile::tempdir().expect("a folder"), plan: make_plan(&text), text }
+        let folder = tempfile::tempdir().expect("a folder").keep();
+        Self { folder, plan: make_plan(&text), text }
     }
 
     fn state(&self) -> PathBuf {
-        self.dir.path().join(".pipeline")
+        self.folder.join(".pipeline")
     }
 
     async fn engine(&self, parallel: usize, inside: bool) -> Engine {
         let store = Store::open(&self.state(), "bench").await.unwrap_or_else(|e| panic!("{e}"));
         let worker: Vec<OsString> = vec![std::env::current_exe().expect("this program").into()];
-        let mut options = Options::new(worker, self.dir.path().into(), "bench".into());
+        let mut options = Options::new(worker, self.folder.clone(), "bench".into());
         let executor = &self.plan.executor;
         options.executor =
             Some(spec::Executor { max_parallel: parallel, cpus: parallel, ..executor.clone() });
@@ -176,32 +189,36 @@ async fn throughput(what: &str, stages: usize, parallel: usize, inside: bool) {
     report(&format!("{what}, {stages} with {parallel} at once"), format!("{rate:>9.0} /s"));
 }
 
-/// A run whose driver died right after it was recorded is taken up; until its first stage is done.
+/// Names the project folder of a driver that is to be killed.
+const DRIVER: &str = "ENGINE_BENCH_DRIVER";
+
+/// A run whose driver was killed in its midst is taken up; until its first new stage is done.
 async fn first_stage_after_a_kill(stages: usize) {
     let project = Project::new(stages);
-    let engine = project.engine(1, true).await;
-    let (updates, mut received) = mpsc::unbounded_channel();
-    let control = engine.control();
-    let first = tokio::spawn(async move {
-        while let Some(update) = received.recv().await {
-            if matches!(update, engine::Update::StageEnded(_)) {
-                control.raise(engine::Level::Stop, engine::Cause::Interrupt);
-            }
-        }
-    });
-    let outcome = engine.run(&project.plan, "bench.toml", &BTreeSet::new(), updates).await;
-    let run_id = outcome.unwrap_or_else(|e| panic!("{e}")).run_id;
-    drop(first.await);
-    drop(engine);
+    let program = std::env::current_exe().expect("this program");
+    let mut driver = std::process::Command::new(program)
+        .env(DRIVER, &project.folder)
+        .arg(stages.to_string())
+        .spawn()
+        .expect("a driver");
+    let artifacts = project.state().join("artifacts");
+    while fs::read_dir(&artifacts).map_or(0, Iterator::count) < 5 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    driver.kill().expect("killed");
+    driver.wait().expect("gone");
 
     let start = Instant::now();
     let engine = project.engine(1, true).await;
+    let run_id = engine.store().runs(1).await.unwrap_or_else(|e| panic!("{e}")).remove(0).id;
     let control = engine.control();
     let (updates, mut received) = mpsc::unbounded_channel();
     let first = tokio::spawn(async move {
         let mut first = None;
         while let Some(update) = received.recv().await {
-            if matches!(update, engine::Update::StageEnded(_)) && first.is_none() {
+            if matches!(&update, engine::Update::StageEnded(stage) if stage.state == StageState::Succeeded)
+                && first.is_none()
+            {
                 first = Some(start.elapsed());
                 control.raise(engine::Level::Stop, engine::Cause::Interrupt);
             }
@@ -210,7 +227,14 @@ async fn first_stage_after_a_kill(stages: usize) {
     });
     engine.resume(&run_id, &Default::default(), updates).await.unwrap_or_else(|e| panic!("{e}"));
     let first = first.await.ok().flatten().expect("a stage ended");
-    report(&format!("first new stage of a run of {stages} that is resumed"), seconds(first));
+    report(&format!("first new stage of a killed run of {stages}"), seconds(first));
+}
+
+/// What [`first_stage_after_a_kill`] kills.
+async fn drive(folder: PathBuf, stages: usize) {
+    let text = pipeline_text(stages);
+    let project = Project { plan: make_plan(&text), text, folder };
+    project.run(1, true).await;
 }
 
 /// The newest run out of many, in a database with that many stage rows.
