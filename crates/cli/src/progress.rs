@@ -65,6 +65,7 @@ impl Progress {
                 self.say(format!("{word} {stage}, attempt {attempt}: still at it from an earlier run"));
                 self.start(stage);
             }
+            Update::Notice(text) => self.say(format!("{} {text}", self.printer.paint("waiting", "notice:"))),
             Update::StageIs { stage, whereabouts } => {
                 if let Some(whereabouts) = whereabouts {
                     self.say(format!("{} {stage}: {whereabouts}", self.printer.paint("running", "running")));

@@ -153,7 +153,7 @@ impl Engine {
         let slots = Slots::new(config.max_parallel, config.cpus, memory(&config), &self.options.accelerators)
             .with_jobs(config.max_jobs);
         let (worker, cwd) = (self.options.worker.clone(), self.options.cwd.clone());
-        let slurm = Slurm::new(config.clone(), worker.clone(), cwd.clone(), &plan);
+        let slurm = Slurm::new(config.clone(), worker.clone(), cwd.clone(), &plan, updates.clone());
         let local = self.executor.clone().unwrap_or_else(|| Arc::new(Local::new(worker, cwd.clone())));
         let context = Context {
             store: self.store.clone(),

@@ -41,6 +41,8 @@ pub enum Update {
         attempt: u32,
         log: PathBuf,
     },
+    /// Something about the run that its user should know: a scheduler does not answer. Said once.
+    Notice(String),
     /// Where its job is, or what it waits for.
     StageIs {
         stage: String,

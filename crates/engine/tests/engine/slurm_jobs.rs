@@ -66,19 +66,40 @@ async fn e1_a_job_that_still_runs_is_adopted() {
 }
 
 #[tokio::test]
-async fn e17_a_driver_that_dies_around_sbatch_leaves_one_job() {
-    for (point, sacct) in [("attempt.requested", true), ("attempt.spawned", true), ("attempt.spawned", false)]
-    {
-        let cluster = Cluster::new(&[("a", &[], slow(5))]);
-        if !sacct {
+async fn e17_a_driver_that_dies_at_any_point_leaves_one_job() {
+    let points = store::fault::POINTS.iter().filter(|point| {
+        ["attempt.", "publish."].iter().any(|part| point.starts_with(part)) && **point != "attempt.ended"
+    });
+    for (at, point) in points.enumerate() {
+        let cluster = Cluster::new(&[("a", &[], steps(4))]);
+        if at % 2 == 1 {
             cluster.switch("sacct.off");
         }
         let mut command = cluster.driver_command("run");
-        assert!(command.env(store::fault::VARIABLE, point).status().unwrap().code().is_none());
-        assert_eq!(cluster.submitted(), usize::from(point == "attempt.spawned"));
+        let status = command.env(store::fault::VARIABLE, point).status().unwrap();
+        if status.code() == Some(0) {
+            panic!("{point} is not passed");
+        }
+        let before = ["attempt.inserted", "attempt.requested"].contains(point);
+        assert_eq!(cluster.submitted(), usize::from(!before), "{point}");
         assert_eq!(cluster.run(&cluster.newest_run().await), 0, "{point}");
-        assert_eq!((cluster.submitted(), cluster.project.total()), (1, 5), "{point}");
+        assert_eq!((cluster.submitted(), cluster.project.total()), (1, 4), "{point}");
     }
+}
+
+#[tokio::test]
+async fn e119_a_failed_node_is_avoided_unless_there_is_no_other_one() {
+    let cluster = Cluster::new(&[("a", &[], slow(20))]);
+    let mut driver = cluster.driver("run");
+    cluster.project.wait_for_step("a 3").await;
+    // It has been seen where it runs.
+    let polls = cluster.calls("squeue").len();
+    until(|| cluster.calls("squeue").len() > polls + 1).await;
+    cluster.faults("sbatch", &["deny Requested node configuration is not available"]);
+    cluster.end(101, "NODE_FAIL");
+    assert_eq!(driver.wait().unwrap().code(), Some(0));
+    assert_eq!(cluster.submitted(), 3, "one of them was refused");
+    assert_eq!(cluster.ends().await, [(Dead, "E0343".into()), (Succeeded, String::new())]);
 }
 
 #[tokio::test]

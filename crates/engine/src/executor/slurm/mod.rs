@@ -12,7 +12,7 @@ mod submit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plan::Plan;
@@ -26,6 +26,7 @@ use self::script::{EXIT, HEARTBEAT, Mark};
 use self::states::{End, State};
 use super::{Boxed, Cancel, Ending, Executor, Handle, JobEnd, Observation, SubmitError, Task};
 use crate::protocol::exit;
+use crate::update::Updates;
 
 /// How often an attempt's own files are looked at, at most: they are on a network file system.
 const TICK: Duration = Duration::from_secs(1);
@@ -48,9 +49,16 @@ pub struct Slurm {
 
 impl Slurm {
     /// `worker`: program and arguments, the attempt's folder is appended. `cwd`: where jobs run.
-    pub fn new(config: spec::Executor, worker: Vec<OsString>, cwd: PathBuf, plan: &Plan) -> Self {
+    /// `updates`: hears what the user should know.
+    pub fn new(
+        config: spec::Executor,
+        worker: Vec<OsString>,
+        cwd: PathBuf,
+        plan: &Plan,
+        updates: Updates,
+    ) -> Self {
         let commands = Arc::new(Commands::new(cwd.clone(), &config));
-        let queue = Arc::new(Queue::new(Arc::clone(&commands), &config));
+        let queue = Arc::new(Queue::new(Arc::clone(&commands), &config, updates));
         let canceller = Arc::new(Canceller::new(Arc::clone(&commands)));
         let key = |config: &StageConfig| match config {
             StageConfig::Judge(judge) if judge.provider == Provider::Openai => judge.api_key_env.clone(),
@@ -79,14 +87,19 @@ impl Slurm {
         Duration::try_from_secs_f64(self.config.search_time).unwrap_or_default()
     }
 
-    /// What a stage's next job asks for: not to run where a node has just failed, too.
-    fn place(&self, stage: &str) -> Place {
+    /// What a stage's next job asks for, and whether that leaves out nodes that have just failed.
+    fn place(&self, stage: &str) -> (Place, bool) {
         let mut place = self.config.place(stage).clone();
-        for node in self.failed_nodes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let failed = self.failed_nodes();
+        for node in failed.iter() {
             let comma = if place.exclude.is_empty() { "" } else { "," };
             place.exclude += &format!("{comma}{node}");
         }
-        place
+        (place, !failed.is_empty())
+    }
+
+    fn failed_nodes(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.failed_nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The job of an attempt: the one that claimed it, which after a submission in doubt may be another than
@@ -157,8 +170,8 @@ impl Slurm {
                 Observation::Running
             }
             Some(State::Ended(End::Other(end))) => {
-                if seen.node_failed {
-                    self.failed_nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(seen.node);
+                if seen.node_failed && !seen.node.is_empty() {
+                    self.failed_nodes().insert(seen.node);
                 }
                 Observation::Ended(Ending::Job(end))
             }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::Commands;
 use super::states::{State, parse};
+use crate::update::{Update, Updates};
 
 /// Times the shortest interval that the longest one is.
 const SLOWEST: u32 = 6;
@@ -72,6 +73,7 @@ pub(super) struct Line {
 
 pub(super) struct Queue {
     commands: Arc<Commands>,
+    updates: Updates,
     shortest: Duration,
     known: Mutex<Known>,
 }
@@ -87,7 +89,7 @@ struct Known {
 }
 
 impl Queue {
-    pub fn new(commands: Arc<Commands>, config: &spec::Executor) -> Self {
+    pub fn new(commands: Arc<Commands>, config: &spec::Executor, updates: Updates) -> Self {
         let shortest = Duration::try_from_secs_f64(config.poll_interval).unwrap_or_default();
         let known = Known {
             jobs: BTreeMap::new(),
@@ -97,7 +99,7 @@ impl Queue {
             sacct: true,
             warned: BTreeSet::new(),
         };
-        Self { commands, shortest, known: Mutex::new(known) }
+        Self { commands, updates, shortest, known: Mutex::new(known) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -133,6 +135,7 @@ impl Queue {
     pub fn warn(&self, text: String) {
         if self.known().warned.insert(text.clone()) {
             tracing::warn!("{text}");
+            let _ = self.updates.send(Update::Notice(text));
         }
     }
 

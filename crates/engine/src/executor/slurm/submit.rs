@@ -31,18 +31,23 @@ enum Answer {
 
 impl Slurm {
     pub(super) async fn enqueue(&self, task: &Task) -> Result<Job, SubmitError> {
-        let place = &self.place(&task.stage);
-        let path = task.folder.join(SCRIPT);
-        store::files::write_atomic(&path, &script::script(task, place, &self.worker)).map_err(|error| {
-            SubmitError::Write { path: path.clone(), source: std::io::Error::other(error.to_string()) }
-        })?;
         let variables = self.variables(&task.stage);
-        let arguments = script::arguments(task, place, &self.cwd, &variables);
         let mut wait = self.shortest();
         loop {
+            let (place, avoiding) = self.place(&task.stage);
+            let path = task.folder.join(SCRIPT);
+            store::files::write_atomic(&path, &script::script(task, &place, &self.worker)).map_err(
+                |error| SubmitError::Write { path, source: std::io::Error::other(error.to_string()) },
+            )?;
             let submitted = store::id::now_ms();
+            let arguments = script::arguments(task, &place, &self.cwd, &variables);
             let (message, busy) = match self.sbatch(&arguments).await? {
                 Answer::Taken { id, cluster } => return Ok(Job { id, cluster, submitted }),
+                // Perhaps no other node would do.
+                Answer::Refused(_) if avoiding => {
+                    self.failed_nodes().clear();
+                    continue;
+                }
                 Answer::Refused(message) => return Err(SubmitError::Refused { message }),
                 Answer::Busy(message) => (message, true),
                 Answer::Unclear(message) => (message, false),
@@ -189,7 +194,9 @@ fn answer(said: &Said) -> Answer {
     if BUSY.iter().any(|words| message.contains(words)) {
         return Answer::Busy(message);
     }
-    if REFUSED.iter().any(|words| message.contains(words)) {
+    // "Invalid authentication credential" is a trouble of the machine.
+    let trouble = message.contains("credential");
+    if !trouble && REFUSED.iter().any(|words| message.contains(words)) {
         return Answer::Refused(message);
     }
     Answer::Unclear(message)
@@ -226,6 +233,7 @@ mod tests {
         assert!(matches!(failed(&format!("{prefix} Invalid account")), Answer::Refused(_)));
         assert!(matches!(failed("sbatch: unrecognized option '--frob'"), Answer::Refused(_)));
         assert!(matches!(failed(&format!("{prefix} Unspecified error")), Answer::Unclear(_)));
+        assert!(matches!(failed(&format!("{prefix} Invalid authentication credential")), Answer::Unclear(_)));
         assert!(matches!(failed("Segmentation fault"), Answer::Unclear(_)));
     }
 }
