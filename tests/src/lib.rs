@@ -1,5 +1,7 @@
 //! Whole-command tests: the real binary, real folders, real processes.
 
+pub mod storm;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -46,11 +46,11 @@ async fn killed_beside_a_worker_at(point: &str, victim: Victim) -> Project {
     send(worker, if victim == Victim::Driver { SIGCONT } else { SIGKILL });
     if victim != Victim::Worker {
         driver.kill().unwrap();
-        driver.wait().unwrap();
     }
+    let_go(&project, &mut driver).await;
+    let status = driver.wait().unwrap();
     if victim == Victim::Worker {
-        let_go(&project, &mut driver).await;
-        assert!(driver.wait().unwrap().success(), "{point}: a killed worker is replaced");
+        assert!(status.success(), "{point}: a killed worker is replaced");
     } else {
         assert_eq!(project.resume(&Resume::default()).await.exit_code(), 0, "{point} {victim:?}");
     }
@@ -65,7 +65,7 @@ async fn e8_e17_e20_driver_worker_or_both_killed_at_every_point_of_a_worker() {
     let good = Arc::new(good.artifacts());
     let twice = |p: &&str| if p.starts_with("checkpoint.") { vec![1, 3] } else { vec![1] };
     let points =
-        fault::WORKER_POINTS.iter().flat_map(|p| twice(&p).into_iter().map(move |n| format!("{p}:{n}")));
+        fault::WORKER_POINTS.iter().flat_map(|p| twice(p).into_iter().map(move |n| format!("{p}:{n}")));
     let cases = points.flat_map(|p| [Victim::Driver, Victim::Worker, Victim::Both].map(|v| (p.clone(), v)));
     let cases = cases.map(|(point, victim)| {
         let good = Arc::clone(&good);
