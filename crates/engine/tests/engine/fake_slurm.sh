@@ -45,6 +45,16 @@ begin() { # a job's id
     until [ -s "$job.pid" ]; do sleep 0.01; done
 }
 
+signal_session() { # a signal, the leader of the session
+    local stat line
+    for stat in /proc/[0-9]*/stat; do
+        read -r line 2>/dev/null <"$stat" || continue
+        # pid (name) state parent group session
+        set -- "$1" "$2" ${line##*) }
+        [ "$6" != "$2" ] || kill -s "$1" "${line%% *}"
+    done
+}
+
 list() { # what there is to say of each job that was not forgotten: a format
     local state id
     for state in "$FAKE"/job.*.state; do
@@ -127,7 +137,7 @@ scancel)
             [ -z "$pending" ] || continue
             if [ "$signal" = USR1 ]; then kill -USR1 "$(cat "$job.pid")"; continue; fi
             echo COMPLETING >"$job.state"
-            pkill -"${signal:-TERM}" -s "$(cat "$job.pid")"
+            signal_session "${signal:-TERM}" "$(cat "$job.pid")"
             ;;
         esac
     done
