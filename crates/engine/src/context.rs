@@ -79,9 +79,9 @@ impl Context {
 
     /// The first input file that is not what it was when the run was planned.
     pub async fn changed_input(&self, stage: &PlannedStage) -> Result<Option<String>, EngineError> {
-        let planned = stage.parts.iter().filter_map(|(part, hash)| Some((part.strip_prefix("file.")?, hash)));
+        let planned = stage.parts.below("file.");
         let files: Vec<(String, String)> =
-            planned.map(|(path, hash)| (path.to_owned(), hash.clone())).collect();
+            planned.map(|(path, hash)| (path.to_owned(), hash.to_owned())).collect();
         if files.is_empty() {
             return Ok(None);
         }

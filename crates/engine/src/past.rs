@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plan::{Artifact, FileHasher, Fingerprint, Past, Plan};
+use plan::{Artifact, FileHasher, Fingerprint, Parts, Past, Plan};
 use store::{FileMemo, Store, StoreError, files};
 
 use crate::error::EngineError;
@@ -47,7 +47,7 @@ fn into_io(error: StoreError) -> io::Error {
 /// What the store knows about the stages of one plan.
 pub(crate) struct Known {
     artifacts: BTreeMap<String, Artifact>,
-    last_parts: BTreeMap<String, BTreeMap<String, String>>,
+    last_parts: BTreeMap<String, Parts>,
     seconds: BTreeMap<String, f64>,
 }
 
@@ -86,7 +86,7 @@ impl Past for Known {
         self.artifacts.get(fingerprint.as_str()).cloned().unwrap_or(Artifact::Unknown)
     }
 
-    fn last_parts(&self, stage: &str) -> Option<BTreeMap<String, String>> {
+    fn last_parts(&self, stage: &str) -> Option<Parts> {
         self.last_parts.get(stage).cloned()
     }
 }

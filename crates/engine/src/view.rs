@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plan::{Decision, PartChange, Plan, Reason};
+use plan::{Decision, PartChange, Parts, Plan, Reason};
 use serde::Serialize;
 use store::Store;
 use store::record::{Artifact, Attempt, AttemptState, Run, Stage};
@@ -52,7 +52,7 @@ pub struct Explanation {
     pub stage: String,
     pub fingerprint: String,
     pub decision: Decision,
-    pub parts: BTreeMap<String, String>,
+    pub parts: Parts,
     /// The stage's last success, if there was one.
     pub last: Option<Artifact>,
     /// Against that success; empty when nothing differs.
@@ -113,8 +113,7 @@ pub async fn explain(store: &Store, plan: &Plan, stage: &str) -> Result<Explanat
     let decision = decisions.into_iter().find(|d| d.stage == stage).ok_or_else(unknown)?;
     let planned = plan.stage(stage).ok_or_else(unknown)?;
     let last = store.last_artifact(&plan.name, stage).await?;
-    let old: Option<BTreeMap<String, String>> =
-        last.as_ref().and_then(|a| serde_json::from_str(&a.parts).ok());
+    let old: Option<Parts> = last.as_ref().and_then(|a| serde_json::from_str(&a.parts).ok());
     let changes = old.map(|old| plan::changes(&old, &planned.parts)).unwrap_or_default();
     Ok(Explanation {
         stage: stage.to_owned(),

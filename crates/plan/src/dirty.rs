@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parts::Parts;
 use crate::planned::{Fingerprint, Plan, PlannedStage};
 
 /// What is known about earlier runs.
@@ -13,7 +14,7 @@ pub trait Past {
     fn artifact(&self, kind: &str, fingerprint: &Fingerprint) -> Artifact;
 
     /// Fingerprint parts of the last success of the stage, for comparison; `None` when it never succeeded.
-    fn last_parts(&self, stage: &str) -> Option<BTreeMap<String, String>>;
+    fn last_parts(&self, stage: &str) -> Option<Parts>;
 }
 
 /// State of a result.
@@ -155,8 +156,7 @@ fn reasons(
             }
         },
     }
-    let read = stage.parts.keys().filter_map(|part| part.strip_prefix("input."));
-    let rerun = read.filter(|input| running.contains(input));
+    let rerun = stage.parts.below("input.").map(|(input, _)| input).filter(|input| running.contains(input));
     reasons.extend(rerun.map(|input| Reason::InputReruns { stage: input.to_owned() }));
     // The parts of the last success are these, but its result was dropped since.
     if reasons.is_empty() && past.artifact(&stage.kind, &stage.fingerprint) == Artifact::Unknown {
@@ -166,15 +166,17 @@ fn reasons(
 }
 
 /// What differs between two sets of fingerprint parts, by name.
-pub fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<PartChange> {
-    let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    names
-        .into_iter()
-        .filter(|name| old.get(*name) != new.get(*name))
-        .map(|name| PartChange {
-            part: name.clone(),
-            old: old.get(name).cloned(),
-            new: new.get(name).cloned(),
-        })
+pub fn changes(old: &Parts, new: &Parts) -> Vec<PartChange> {
+    let mut both: BTreeMap<&str, (Option<&str>, Option<&str>)> = BTreeMap::new();
+    for (name, value) in old.iter() {
+        both.entry(name).or_default().0 = Some(value);
+    }
+    for (name, value) in new.iter() {
+        both.entry(name).or_default().1 = Some(value);
+    }
+    let differing = both.into_iter().filter(|(_, (old, new))| old != new);
+    let owned = |value: Option<&str>| value.map(str::to_owned);
+    differing
+        .map(|(name, (old, new))| PartChange { part: name.into(), old: owned(old), new: owned(new) })
         .collect()
 }

@@ -8,6 +8,7 @@ use spec::stage::{FileRole, InputFile, Provider};
 use spec::{Effect, Pipeline, Section, Stage, StageConfig};
 
 use crate::error::PlanError;
+use crate::parts::Parts;
 use crate::planned::Fingerprint;
 
 /// The door to the disk.
@@ -37,7 +38,7 @@ pub(crate) fn parts(
     seed: u64,
     inputs: impl Iterator<Item = (String, Fingerprint)>,
     files: &mut dyn FileHasher,
-) -> Result<BTreeMap<String, String>, PlanError> {
+) -> Result<Parts, PlanError> {
     let kind = stage.config.kind();
     let mut parts = BTreeMap::from([("format".to_owned(), format!("{kind}/{}", format_version(kind)))]);
     add_section(&mut parts, "config", stage.config.section());
@@ -60,7 +61,7 @@ pub(crate) fn parts(
             source,
         })?;
     }
-    Ok(parts)
+    Ok(parts.into())
 }
 
 /// Whether weights in `[model] dtype` take part in the stage.
@@ -103,9 +104,9 @@ fn add_file(
 }
 
 /// One hash over all parts, each with its length, so that no two sets of parts are written the same way.
-pub(crate) fn of(parts: &BTreeMap<String, String>) -> Fingerprint {
+pub(crate) fn of<'a>(parts: impl Iterator<Item = (&'a str, &'a str)>) -> Fingerprint {
     let mut hasher = blake3::Hasher::new_derive_key("hydra-pipeline 2026 stage fingerprint");
-    for text in parts.iter().flat_map(|(name, value)| [name, value]) {
+    for text in parts.flat_map(|(name, value)| [name, value]) {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }

@@ -24,7 +24,7 @@ impl Plan {
             let seed = stage.common.seed.unwrap_or_else(|| derive_seed(pipeline.pipeline.seed, &stage.name));
             let inputs = inputs(pipeline, stage, &fingerprints);
             let parts = fingerprint::parts(pipeline, stage, seed, inputs, files)?;
-            let fingerprint = fingerprint::of(&parts);
+            let fingerprint = fingerprint::of(parts.iter());
             fingerprints.insert(stage.name.as_str(), fingerprint.clone());
             stages.push(PlannedStage {
                 name: stage.name.clone(),
@@ -56,8 +56,10 @@ impl Plan {
 
 /// See [`Plan::spec_hash`].
 pub(crate) fn spec_hash(stages: &[PlannedStage]) -> String {
-    let all = stages.iter().map(|stage| (stage.name.clone(), stage.fingerprint.0.clone()));
-    fingerprint::of(&all.collect()).0
+    let mut all: Vec<_> =
+        stages.iter().map(|stage| (stage.name.as_str(), stage.fingerprint.as_str())).collect();
+    all.sort_unstable();
+    fingerprint::of(all.into_iter()).0
 }
 
 fn base_model(pipeline: &Pipeline, stage: &Stage) -> String {

@@ -10,6 +10,7 @@ mod fingerprint;
 mod freeze;
 mod graph;
 mod links;
+mod parts;
 mod planned;
 mod select;
 mod show;
@@ -18,6 +19,7 @@ pub use dirty::{Action, Artifact, Decision, PartChange, Past, Reason, changes, d
 pub use error::PlanError;
 pub use fingerprint::{FileHasher, format_version};
 pub use links::Links;
+pub use parts::Parts;
 pub use planned::{Fingerprint, Plan, PlannedStage};
 pub use select::Selection;
 pub use show::{dot, mermaid};

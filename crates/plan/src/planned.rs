@@ -1,8 +1,8 @@
 //! The frozen form of a pipeline: nothing optional, nothing left to a default or to the environment.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::parts::Parts;
 use serde::{Deserialize, Serialize};
 use spec::{Device, Dtype, Executor, Lora, StageConfig};
 
@@ -79,5 +79,5 @@ pub struct PlannedStage {
     pub deps: Vec<String>,
     pub fingerprint: Fingerprint,
     /// What the fingerprint is made of: `config.kl_coef` → `0.02`.
-    pub parts: BTreeMap<String, String>,
+    pub parts: Parts,
 }

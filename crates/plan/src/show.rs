@@ -44,7 +44,8 @@ struct Edge {
 
 fn edges(plan: &Plan) -> Vec<Edge> {
     let position = |name: &str| plan.stages.iter().position(|stage| stage.name == name);
-    let reads = |stage: &PlannedStage, name: &str| stage.parts.contains_key(&format!("input.{name}"));
+    let reads =
+        |stage: &PlannedStage, name: &str| stage.parts.below("input.").any(|(input, _)| input == name);
     let mut edges = Vec::new();
     for (to, stage) in plan.stages.iter().enumerate() {
         for name in &stage.deps {

@@ -171,7 +171,8 @@ fn a_base_model_counts_by_its_known_files() {
     let text = "[pipeline]\nname = \"t\"\n[model]\nbase = \"models/tiny\"\n[stages.d]\nkind = \"prepare\"\npath = \"p.jsonl\"\n";
     let plan = plan(&parse(text));
     assert_eq!(plan.stages[0].base_model, "models/tiny");
-    let parts: Vec<_> = plan.stages[0].parts.keys().filter(|part| part.starts_with("file.")).collect();
+    let parts: Vec<_> =
+        plan.stages[0].parts.iter().map(|(part, _)| part).filter(|part| part.starts_with("file.")).collect();
     assert_eq!(parts, ["file.models/tiny/config.json", "file.models/tiny/tokenizer.json", "file.p.jsonl"]);
 }
 
@@ -182,7 +183,7 @@ fn e52_fingerprints_are_stable_across_releases() {
     let text = "[pipeline]\nname = \"t\"\n[stages.report]\nkind = \"report\"\n";
     let plan = plan(&parse(text));
     let report = &plan.stages[0];
-    let parts: Vec<_> = report.parts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let parts: Vec<_> = report.parts.iter().collect();
     assert_eq!(parts, [("config.stages", "[]"), ("format", "report/1")]);
     assert_eq!(report.seed, 12_968_515_573_040_610_926);
     assert_eq!(report.fingerprint.short(), "731642254f2796ac");

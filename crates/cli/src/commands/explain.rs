@@ -57,7 +57,7 @@ fn origin(artifact: &Artifact) -> String {
 }
 
 fn list(stage: &PlannedStage, printer: &Printer) {
-    for (part, value) in &stage.parts {
+    for (part, value) in stage.parts.iter() {
         let hash = part.starts_with("input.") || part.starts_with("file.");
         printer
             .line(format_args!("  {part} = {}", if hash { value.get(..16).unwrap_or(value) } else { value }));

@@ -1,5 +1,6 @@
 //! What goes wrong inside stages, and what the next run makes of it.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use engine::protocol::{FailureClass, Manifest, PROTOCOL, file};
@@ -195,7 +196,12 @@ async fn e48_an_input_that_changes_during_the_stage_spoils_it() {
     let project = Project::new(&[("a", &[], steps(1))]);
     fs::write(project.root.join("data.txt"), "before").unwrap();
     let hash = blake3::hash(b"before").to_hex().to_string();
-    project.change_plan(|plan| drop(plan.stages[0].parts.insert("file.data.txt".into(), hash.clone())));
+    project.change_plan(|plan| {
+        let parts = &mut plan.stages[0].parts;
+        let mut changed: BTreeMap<_, _> = parts.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        changed.insert("file.data.txt".into(), hash.clone());
+        *parts = changed.into();
+    });
     let data = project.root.join("data.txt");
     let outcome = project.run_with(&[], |update, _| {
         if matches!(update, Update::StageStarted { .. }) {

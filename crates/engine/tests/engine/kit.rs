@@ -269,7 +269,7 @@ fn make_plan(stages: &Stages) -> Plan {
             memory: 0,
             deps: deps.iter().map(|d| (*d).into()).collect(),
             fingerprint,
-            parts,
+            parts: parts.into(),
         });
     }
     let executor = spec::Executor { retry_delay: 0.01, min_free_disk: 0, ..Default::default() };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plan::{Artifact, FileHasher, Fingerprint, Past, Plan};
+use plan::{Artifact, FileHasher, Fingerprint, Parts, Past, Plan};
 use spec::Pipeline;
 
 /// Every file exists; its content is its name, or what the test says.
@@ -27,7 +27,7 @@ impl FileHasher for Files {
 #[derive(Default)]
 pub struct Memory {
     pub artifacts: BTreeMap<Fingerprint, Artifact>,
-    pub parts: BTreeMap<String, BTreeMap<String, String>>,
+    pub parts: BTreeMap<String, Parts>,
 }
 
 impl Memory {
@@ -50,7 +50,7 @@ impl Past for Memory {
         self.artifacts.get(fingerprint).cloned().unwrap_or(Artifact::Unknown)
     }
 
-    fn last_parts(&self, stage: &str) -> Option<BTreeMap<String, String>> {
+    fn last_parts(&self, stage: &str) -> Option<Parts> {
         self.parts.get(stage).cloned()
     }
 }
