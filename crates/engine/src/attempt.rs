@@ -147,7 +147,8 @@ fn cannot_start(error: &SubmitError) -> Verdict {
     let refused = matches!(error, SubmitError::Refused { .. });
     let (class, code) = match error.is_transient() {
         true => (FailureClass::Infra, code::CANNOT_START),
-        false if refused => (FailureClass::User, code::REFUSED),
+        // What is asked for is no part of the plan: going on with the run asks again.
+        false if refused => (FailureClass::Infra, code::REFUSED),
         false => (FailureClass::Internal, code::CANNOT_START),
     };
     let (message, help) = (error.to_string(), error.help().to_owned());

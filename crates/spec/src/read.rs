@@ -180,7 +180,7 @@ fn read_table(
     entry: &Entry,
     sections: &mut [&mut dyn Section],
     table: &str,
-    known: &[&str],
+    known: &[&'static str],
     out: &mut Mistakes,
 ) {
     let Some(entries) = entry.node.entries() else {
@@ -193,8 +193,8 @@ fn read_table(
         let taken = known.contains(&key.name.as_str())
             || sections.iter_mut().any(|section| section.set(&key.name, &key.node, out));
         if !taken {
-            let names: Vec<_> =
-                sections.iter().flat_map(|section| section.keys()).map(|key| key.name).collect();
+            let keys = sections.iter().flat_map(|section| section.keys()).map(|key| key.name);
+            let names: Vec<_> = keys.chain(known.iter().copied()).collect();
             let hint = unknown_key_hint(&key.name, &names);
             out.note(&key.at, Problem::UnknownKey { key: key.name.clone(), table: table.into(), hint });
         }

@@ -199,12 +199,13 @@ async fn e122_a_job_that_someone_cancels_is_not_submitted_again() {
 }
 
 #[tokio::test]
-async fn a_refused_job_is_the_users_failure() {
+async fn e14_a_refused_job_fails_at_once_and_is_asked_for_again_by_resume() {
     let cluster = Cluster::new(&[("a", &[], steps(1))]);
     cluster.faults("sbatch", &["deny Invalid account or account/partition combination specified"]);
     assert_eq!(cluster.run("run"), 1);
     assert_eq!((cluster.submitted(), cluster.ends().await), (1, vec![(Failed, "E0340".into())]));
     assert!(cluster.attempts().await[0].message.as_ref().unwrap().contains("Invalid account"));
+    assert_eq!(cluster.run(&cluster.newest_run().await), 0);
 }
 
 #[tokio::test]

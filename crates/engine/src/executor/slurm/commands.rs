@@ -20,7 +20,8 @@ pub(super) struct Said {
 impl Said {
     /// Its messages on one line, without banners' empty lines.
     pub fn message(&self) -> String {
-        let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let plain = |line: &'_ str| line.trim().trim_start_matches("sbatch: error: ").to_owned();
+        let lines: Vec<String> = self.stderr.lines().map(plain).filter(|line| !line.is_empty()).collect();
         lines.join("; ")
     }
 }
