@@ -25,6 +25,8 @@ pub enum Failure {
     /// The pipeline file cannot be read at all.
     #[error("cannot read {path}: {source}")]
     File { path: String, source: std::io::Error },
+    #[error("{path} is not UTF-8 text: see line {line}")]
+    NotText { path: String, line: usize },
     #[error(transparent)]
     Spec(#[from] SpecErrors),
     /// What the file names is not what it must be.
@@ -54,9 +56,11 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage { .. } => exit::USAGE,
-            Failure::File { .. } | Failure::Spec(_) | Failure::Outside { .. } | Failure::Plan(_) => {
-                exit::CONFIG
-            }
+            Failure::File { .. }
+            | Failure::NotText { .. }
+            | Failure::Spec(_)
+            | Failure::Outside { .. }
+            | Failure::Plan(_) => exit::CONFIG,
             Failure::Store(error) => error.exit_code(),
             Failure::Engine(error) => error.exit_code(),
             Failure::Io { .. } => exit::STATE,
@@ -92,7 +96,10 @@ impl Failure {
     pub fn help(&self) -> Option<&str> {
         match self {
             Failure::Usage { help, .. } if !help.is_empty() => Some(help),
-            Failure::File { .. } => Some("relative paths start at the current directory"),
+            Failure::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Some("relative paths start at the current directory")
+            }
+            Failure::NotText { .. } => Some("pipeline files are UTF-8; save it anew with that encoding"),
             _ => None,
         }
     }

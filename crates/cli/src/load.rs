@@ -10,8 +10,12 @@ use crate::failure::Failure;
 /// Reads a pipeline file; the disk is not looked at otherwise.
 pub fn pipeline(file: &Path, changes: &Changes) -> Result<Pipeline, Failure> {
     let name = file.display().to_string();
-    let text =
-        std::fs::read_to_string(file).map_err(|source| Failure::File { path: name.clone(), source })?;
+    let bytes = std::fs::read(file).map_err(|source| Failure::File { path: name.clone(), source })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        Failure::NotText { path: name.clone(), line }
+    })?;
     Ok(spec::parse(&name, &text, &changes.set)?)
 }
 

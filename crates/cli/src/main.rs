@@ -26,7 +26,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = Args::parse();
     let printer = Printer::new(&args.global);
-    match commands::execute(args, &printer) {
+    let done = commands::execute(args, &printer);
+    match printer::unwritten().map_or(done, Err) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             printer.failure(&failure);

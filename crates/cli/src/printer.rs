@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, MietteDiagnostic};
@@ -9,6 +10,16 @@ use serde::Serialize;
 
 use crate::args::{Colour, Global};
 use crate::failure::Failure;
+
+/// The first error of writing to stdout.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Why stdout lacks something: a full disk, say. What a program was to read must not look whole.
+pub fn unwritten() -> Option<Failure> {
+    let error = UNWRITTEN.get()?;
+    let source = std::io::Error::new(error.kind(), error.to_string());
+    Some(Failure::Io { what: "cannot write to stdout".to_owned(), source })
+}
 
 /// Width of messages off a terminal.
 const PLAIN_WIDTH: usize = 100;
@@ -45,9 +56,15 @@ impl Printer {
         self.data(&format!("{text}\n"));
     }
 
-    /// Data as it is. A reader that went away (`| head`) is no error.
+    /// Data as it is. A reader that went away (`| head`) is no error; anything else is reported at the end,
+    /// by [`unwritten`].
     pub fn data(&self, text: &str) {
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            let _ = UNWRITTEN.set(error);
+        }
     }
 
     /// Data for programs.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use engine::{Engine, Hasher, Options};
 use plan::{Decision, FileHasher, Plan};
 use spec::Pipeline;
-use store::Store;
+use store::{Store, StoreError};
 
 use crate::args::{Changes, Global, Selected};
 use crate::failure::Failure;
@@ -25,6 +25,8 @@ pub struct Session {
     /// Stages that run although their results are there.
     pub forced: BTreeSet<String>,
     only: Vec<String>,
+    /// Stands in for a state folder that cannot be made.
+    _empty: Option<tempfile::TempDir>,
 }
 
 impl Session {
@@ -38,14 +40,59 @@ impl Session {
         let pipeline = load::pipeline(file, changes)?;
         preflight::check(&pipeline)?;
         let store = Store::open(&global.state_dir, &command_line()).await?;
+        Self::plan(file, pipeline, selected, store, true).await
+    }
+
+    /// As [`Session::open`], to look only: a state folder that cannot be written to is read, and one that is
+    /// not there and cannot be made is as good as an empty one.
+    pub async fn look(
+        file: &Path,
+        changes: &Changes,
+        selected: &Selected,
+        global: &Global,
+    ) -> Result<Self, Failure> {
+        if store::network::is_writable(&global.state_dir) {
+            return Self::open(file, changes, selected, global).await;
+        }
+        let pipeline = load::pipeline(file, changes)?;
+        preflight::check(&pipeline)?;
+        match Store::open_existing(&global.state_dir).await {
+            Err(StoreError::NoState(_)) => {
+                let empty = tempfile::tempdir().map_err(Failure::io("cannot make a temporary folder"))?;
+                let store = Store::open(empty.path(), &command_line()).await?;
+                let new = Self::plan(file, pipeline, selected, store, false).await?;
+                Ok(Self { _empty: Some(empty), ..new })
+            }
+            store => Self::plan(file, pipeline, selected, store?, false).await,
+        }
+    }
+
+    /// `remember`: keep the hashes of what was read.
+    async fn plan(
+        file: &Path,
+        pipeline: Pipeline,
+        selected: &Selected,
+        store: Store,
+        remember: bool,
+    ) -> Result<Self, Failure> {
         let mut hasher = Hasher::load(&store).await?;
         let planned = Plan::new(&pipeline, &mut hasher).map_err(|error| located(&pipeline, error));
-        hasher.save().await?;
+        if remember {
+            hasher.save().await?;
+        }
         let engine = Engine::new(store.clone(), options()?);
         let forced = selected.force.iter().chain(&selected.from).cloned().collect();
         let source = file.display().to_string();
-        let mut new =
-            Self { store, engine, pipeline, plan: planned?, source, forced, only: selected.only.clone() };
+        let mut new = Self {
+            store,
+            engine,
+            pipeline,
+            plan: planned?,
+            source,
+            forced,
+            only: selected.only.clone(),
+            _empty: None,
+        };
         let selection = selected.selection();
         for name in selection.names().chain(&selected.force) {
             new.stage(name)?;
@@ -142,7 +189,7 @@ pub fn options() -> Result<Options, Failure> {
 
 /// What the user typed, for others that find a run taken.
 pub fn command_line() -> String {
-    let mut words = std::env::args();
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let name =
         Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());

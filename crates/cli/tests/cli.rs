@@ -242,8 +242,8 @@ The first Ctrl-C asks running stages to write a checkpoint and stop, the second 
 | 3 | mistakes in the pipeline file, or in what it names |
 | 4 | a live process holds the run |
 | 5 | no stage could be started |
-| 6 | the state folder or its database cannot be used |
+| 6 | the state folder or its database cannot be used, or the output cannot be written |
 | 8 | a gate refused |
 | 130 | stopped by Ctrl-C |
-| 143 | stopped by TERM |
+| 143 | stopped by TERM, or by HUP when the terminal went (not under `nohup`) |
 ";

@@ -36,6 +36,8 @@ pub struct Resume {
     pub force: BTreeSet<String>,
     /// Try again what failed by the user's own fault or was refused by a gate; else it stays failed.
     pub retry_failed: bool,
+    /// What the pipeline file says by now. Keys that change no result are taken from it.
+    pub now: Option<Plan>,
 }
 
 impl Engine {
@@ -97,8 +99,11 @@ impl Engine {
     ) -> Result<RunOutcome, EngineError> {
         let run = self.store.run(run_id).await?;
         self.store.claim_run(&run.id).await?;
-        let plan: Plan = serde_json::from_str(&run.plan)
+        let mut plan: Plan = serde_json::from_str(&run.plan)
             .map_err(|source| EngineError::OldPlan { run: run.id.clone(), source })?;
+        if let Some(now) = &resume.now {
+            plan.take_execution_keys(now);
+        }
         check_names(&plan, &resume.force)?;
         self.check_memory(&plan)?;
         let earlier = self.store.stages(&run.id).await?;

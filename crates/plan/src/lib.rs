@@ -12,6 +12,7 @@ mod graph;
 mod links;
 mod parts;
 mod planned;
+mod renew;
 mod select;
 mod show;
 

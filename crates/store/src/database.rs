@@ -36,7 +36,7 @@ impl Store {
     /// Opens the state folder at `root` for writing, made and migrated as needed. Any number of processes
     /// may do so at once. `command` is what the user typed; it is shown to others that find a run taken.
     pub async fn open(root: &Path, command: &str) -> Result<Self, StoreError> {
-        let layout = Layout::new(root).map_err(StoreError::io(root))?;
+        let layout = layout(root)?;
         fs::create_dir_all(layout.root()).map_err(StoreError::io(layout.root()))?;
         if network_file_system(layout.root()).is_some() {
             check_locks(layout.root())?;
@@ -57,7 +57,7 @@ impl Store {
 
     /// Opens an existing state folder to look at it: makes nothing, migrates nothing, owns nothing.
     pub async fn open_existing(root: &Path) -> Result<Self, StoreError> {
-        let layout = Layout::new(root).map_err(StoreError::io(root))?;
+        let layout = layout(root)?;
         if !layout.database().exists() {
             return Err(StoreError::NoState(layout.root().to_owned()));
         }
@@ -102,6 +102,15 @@ impl Store {
     pub async fn close(self) {
         self.readers.close().await;
         self.writer.close().await;
+    }
+}
+
+/// Neither SQLite nor a worker's request takes a path that is not text.
+fn layout(root: &Path) -> Result<Layout, StoreError> {
+    let layout = Layout::new(root).map_err(StoreError::io(root))?;
+    match layout.root().to_str() {
+        Some(_) => Ok(layout),
+        None => Err(StoreError::OddPath(layout.root().to_owned())),
     }
 }
 

@@ -75,6 +75,10 @@ pub enum StoreError {
     #[diagnostic(code(E0315), help("keep the state folder on a local disk: --state-dir names another"))]
     NoLocks { path: PathBuf, detail: String },
 
+    #[error("the state folder's path is not UTF-8: {}", .0.display())]
+    #[diagnostic(code(E0316), help("name another folder with --state-dir"))]
+    OddPath(PathBuf),
+
     #[error("attempt {0} was ended by someone else")]
     #[diagnostic(code(E0312), help("another process took the run over; see `pipeline status`"))]
     Superseded(String),

@@ -21,7 +21,7 @@ pub async fn explain(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let file = load::file_or_latest(file, global).await?;
-    let session = Session::open(&file, set, &Selected::default(), global).await?;
+    let session = Session::look(&file, set, &Selected::default(), global).await?;
     let stage = session.stage(name)?;
     let explanation = view::explain(&session.store, &session.plan, name).await?;
     if json {

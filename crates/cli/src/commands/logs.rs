@@ -25,6 +25,7 @@ pub async fn logs(
 ) -> Result<u8, Failure> {
     let store = Store::open_existing(&global.state_dir).await?;
     let mut open: Option<(std::path::PathBuf, File)> = None;
+    let mut printed = false;
     loop {
         let run = view::run_view(&store, run).await?.ok_or_else(no_runs)?;
         let stage = find(&run, name)?;
@@ -37,13 +38,16 @@ pub async fn logs(
                     open = Some((path.clone(), open_log(path)?));
                 }
                 if let Some((path, file)) = &mut open {
-                    copy(path, file, printer)?;
+                    printed |= copy(path, file, printer)?;
                 }
             }
             None if more => {}
             None => return Err(Failure::usage(format!("stage `{name}` has not been started yet"), "")),
         }
         if !more {
+            if !printed {
+                printer.note(format_args!("`{name}` ({}) has printed nothing", stage.stage.state));
+            }
             return Ok(exit::OK);
         }
         tokio::time::sleep(POLL).await;
@@ -71,9 +75,10 @@ fn open_log(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(Failure::io(format!("cannot read {}", path.display())))
 }
 
-fn copy(path: &Path, file: &mut File, printer: &Printer) -> Result<(), Failure> {
+/// Prints what is new; tells whether there was anything.
+fn copy(path: &Path, file: &mut File, printer: &Printer) -> Result<bool, Failure> {
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(Failure::io(format!("cannot read {}", path.display())))?;
     printer.data(&String::from_utf8_lossy(&text));
-    Ok(())
+    Ok(!text.is_empty())
 }

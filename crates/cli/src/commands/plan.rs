@@ -17,7 +17,7 @@ pub async fn plan(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let file = load::file_or_latest(source.file.as_deref(), global).await?;
-    let session = Session::open(&file, &source.changes, selected, global).await?;
+    let session = Session::look(&file, &source.changes, selected, global).await?;
     let decisions = session.decide().await?;
     if json {
         printer.json(&json!({ "plan": session.plan, "decisions": decisions }));

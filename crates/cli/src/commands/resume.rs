@@ -5,6 +5,7 @@ use std::path::Path;
 
 use engine::{Engine, Hasher, Resume};
 use plan::{Plan, PlannedStage, Selection, changes};
+use serde_json::json;
 use spec::Pipeline;
 use store::Store;
 use store::record::{Run, RunState};
@@ -29,9 +30,21 @@ pub async fn resume(
     let store = Store::open_existing(&global.state_dir).await?;
     let run = match run {
         Some(wanted) => store.run(wanted).await?,
-        None => store.runs(RUNS).await?.into_iter().find(is_unfinished).ok_or_else(nothing)?,
+        None => match store.runs(RUNS).await?.into_iter().find(is_unfinished) {
+            Some(run) => run,
+            None => {
+                if json {
+                    printer.json(&json!({ "run_id": null, "state": "nothing-to-resume", "stages": [] }));
+                }
+                return Err(nothing());
+            }
+        },
     };
     if run.state == RunState::Succeeded {
+        if json {
+            printer.json(&json!({ "run_id": run.id, "state": run.state, "stages": [] }));
+            return Ok(exit::OK);
+        }
         printer.line(format_args!("run {} has succeeded, there is nothing to go on with", run.id));
         return Ok(exit::OK);
     }
@@ -45,14 +58,15 @@ pub async fn resume(
     std::env::set_current_dir(&run.cwd.0)
         .map_err(Failure::io(format!("cannot enter {}", run.cwd.0.display())))?;
     options.cwd = run.cwd.0.clone();
+    let mut now = None;
     if let Ok(pipeline) = load::pipeline(Path::new(&run.source), &Changes::default()) {
-        tell_changes(&run, &plan, &pipeline, &store, printer).await?;
+        now = tell_changes(&run, &plan, &pipeline, &store, printer).await?;
         options.executor = Some(pipeline.executor);
     }
     let engine = Engine::new(store.clone(), options);
     listen(&engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
-    let resume = Resume { retry_failed, ..Resume::default() };
+    let resume = Resume { retry_failed, now, ..Resume::default() };
     let (outcome, ()) =
         tokio::join!(engine.resume(&run.id, &resume, updates), show(receiver, engine.control(), printer));
     finish(&outcome?, &plan, &store, json, printer).await
@@ -67,23 +81,24 @@ fn nothing() -> Failure {
 }
 
 /// A run goes on as it was planned. When the file says something else by now, this is said, never silent.
+/// Gives the plan that the file makes now.
 async fn tell_changes(
     run: &Run,
     planned: &Plan,
     pipeline: &Pipeline,
     store: &Store,
     printer: &Printer,
-) -> Result<(), Failure> {
+) -> Result<Option<Plan>, Failure> {
     let mut hasher = Hasher::load(store).await?;
     // A file that is gone is reported by the stage that needs it.
-    let Ok(mut now) = Plan::new(pipeline, &mut hasher) else { return Ok(()) };
+    let Ok(mut now) = Plan::new(pipeline, &mut hasher) else { return Ok(None) };
     hasher.save().await?;
     if planned.is_part {
         let until = planned.stages.iter().map(|stage| stage.name.clone()).collect();
         now = now.select(&Selection { until, ..Selection::default() });
     }
     if now.spec_hash == planned.spec_hash {
-        return Ok(());
+        return Ok(Some(now));
     }
     printer.warn(format_args!(
         "run {} goes on as it was planned, which is not what {} says now:",
@@ -105,5 +120,5 @@ async fn tell_changes(
         printer.warn(format_args!("  {}: new in the file", stage.name));
     }
     printer.warn(format_args!("`pipeline run {}` runs what it says now.", run.source));
-    Ok(())
+    Ok(Some(now))
 }

@@ -2,6 +2,7 @@
 
 use engine::{Control, Engine, Level, RunOutcome, Update};
 use plan::{Decision, Plan};
+use serde_json::json;
 use store::Store;
 use store::record::RunState;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -46,11 +47,12 @@ async fn up_to_date(
     json: bool,
     printer: &Printer,
 ) -> Result<u8, Failure> {
+    let pages = outcome::pages(&session.plan, &session.store).await?;
     if json {
-        printer.json(&serde_json::json!({ "state": "up-to-date", "stages": decisions }));
+        let report = pages.first();
+        printer.json(&json!({ "state": "up-to-date", "stages": decisions, "report": report }));
         return Ok(exit::OK);
     }
-    let pages = outcome::pages(&session.plan, &session.store).await?;
     let report = pages.first().map(|page| format!("; report: {}", page.display())).unwrap_or_default();
     printer.line(format_args!("{}: up to date, nothing to run{report}", session.source));
     Ok(exit::OK)
@@ -84,7 +86,11 @@ pub async fn finish(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     if json {
-        printer.json(outcome);
+        let (run, stages) = (&outcome.run_id, &outcome.stages);
+        let done = |kind: &str| stages.iter().any(|stage| stage.kind == kind && stage.state.is_done());
+        let pages = if done("report") { outcome::pages(plan, store).await? } else { Vec::new() };
+        let report = pages.first();
+        printer.json(&json!({ "run_id": run, "state": outcome.state, "stages": stages, "report": report }));
     } else {
         outcome::print(outcome, plan, store, printer).await?;
     }

@@ -6,7 +6,7 @@ mod stages;
 
 use std::collections::HashMap;
 
-use crate::mistake::Mistakes;
+use crate::mistake::{Mistakes, Problem};
 use crate::node::{At, Entry, Node};
 use crate::pipeline::{Pipeline, Stage};
 
@@ -18,9 +18,20 @@ pub(crate) fn check(pipeline: &Pipeline, root: &Node, out: &mut Mistakes) {
         written: written.iter().map(|entry| (entry.name.as_str(), entry)).collect(),
         stages: pipeline.stages.iter().map(|stage| (stage.name.as_str(), stage)).collect(),
     };
+    name(pipeline, root, out);
     references::check(pipeline, &file, out);
     stages::check(pipeline, &file, out);
     executor::check(pipeline, &file, out);
+}
+
+/// A pipeline's name is shown in lists, where a line break or an escape sequence would do harm.
+fn name(pipeline: &Pipeline, root: &Node, out: &mut Mistakes) {
+    let name = &pipeline.pipeline.name;
+    let Some(node) = root.get("pipeline").and_then(|table| table.get("name")) else { return };
+    if name.contains(char::is_control) {
+        let allowed = "without control characters".to_owned();
+        out.note(&node.at, Problem::OutOfRange { key: "name".into(), value: format!("{name:?}"), allowed });
+    }
 }
 
 /// Looks up stages and places in the tree.
