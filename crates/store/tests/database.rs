@@ -245,7 +245,7 @@ async fn e80_e35_a_killed_run_is_interrupted_at_once_and_can_be_taken() {
 }
 
 #[tokio::test]
-async fn every_hot_query_uses_an_index() {
+async fn e31_every_hot_query_uses_an_index() {
     let dir = tempfile::tempdir().unwrap();
     Store::open(dir.path(), "x").await.unwrap();
     let mut raw = raw(dir.path()).await;
