@@ -43,8 +43,12 @@ impl Store {
         }
         let lock = lock_for_opening(&layout).await?;
         check_header(&layout)?;
-        let readers = pool(options(&layout).create_if_missing(true));
-        migrate(&readers, &layout).await?;
+        let mut readers = pool(options(&layout).create_if_missing(true));
+        if migrate(&readers, &layout).await? {
+            // A connection from before knows the old tables, and the driver panics at a column that is new to it.
+            readers.close().await;
+            readers = pool(options(&layout));
+        }
         for folder in [layout.attempts(), layout.artifacts()] {
             fs::create_dir_all(&folder).map_err(StoreError::io(folder))?;
         }
@@ -220,16 +224,17 @@ async fn applied(pool: &SqlitePool, layout: &Layout) -> Result<Option<i64>, Stor
     newest.map_err(|e| classify(layout, e.into()))
 }
 
-async fn migrate(pool: &SqlitePool, layout: &Layout) -> Result<(), StoreError> {
+/// Tells whether there was anything to do.
+async fn migrate(pool: &SqlitePool, layout: &Layout) -> Result<bool, StoreError> {
     match applied(pool, layout).await? {
         Some(version) if version > newest() => return Err(newer(layout, version)),
-        Some(version) if version == newest() => return Ok(()),
+        Some(version) if version == newest() => return Ok(false),
         _ => {}
     }
     let start = Instant::now();
     loop {
         match MIGRATOR.run(pool).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(e) => wait_if_busy(layout, start, e.into()).await?,
         }
     }

@@ -9,4 +9,5 @@ mod slurm_faults;
 mod slurm_jobs;
 mod slurm_kit;
 mod sweep;
+mod unharmed;
 mod worker;

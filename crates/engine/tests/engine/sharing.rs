@@ -8,7 +8,7 @@ use crate::kit::{Project, states, steps, until};
 use crate::worker::Script;
 
 #[tokio::test]
-async fn two_runs_that_need_the_same_stage_compute_it_once() {
+async fn e89_two_runs_that_need_the_same_stage_compute_it_once() {
     let script = Script { steps: 10, sleep_ms: 30, ..Script::default() };
     let project = Project::new(&[("a", &[], script), ("b", &["a"], steps(1))]);
     let mut driver = project.driver("run", None);
@@ -59,14 +59,14 @@ async fn e16_e89_of_two_resumes_of_one_run_one_wins_and_the_other_says_who() {
 }
 
 #[tokio::test]
-async fn e89_twelve_runs_started_at_once_all_finish_under_names_of_their_own() {
+async fn e89_fifty_runs_started_at_once_all_finish_under_names_of_their_own() {
     let project = Project::new(&[("a", &[], steps(2)), ("b", &["a"], steps(1))]);
-    let drivers: Vec<_> = (0..12).map(|_| project.driver("run", None)).collect();
+    let drivers: Vec<_> = (0..50).map(|_| project.driver("run", None)).collect();
     for mut driver in drivers {
         assert!(driver.wait().unwrap().success());
     }
     let runs = project.store().await.runs(100).await.unwrap();
-    assert_eq!(runs.len(), 12);
+    assert_eq!(runs.len(), 50);
     assert!(runs.iter().all(|r| r.state == RunState::Succeeded));
     assert_eq!(project.total(), 3, "the work was done once");
     project.assert_at_rest().await;

@@ -71,8 +71,9 @@ impl Worker {
         self.say(Event::Started { nonce: request.nonce.clone(), pid: std::process::id() });
         fault::point("worker.started");
         if script.grandchild {
-            let leave = "setsid sh -c 'sleep 600; true' &";
-            std::process::Command::new("sh").args(["-c", leave]).status().unwrap();
+            let trap = if script.stubborn { "trap \"\" TERM; " } else { "" };
+            let leave = format!("setsid sh -c '{trap}sleep 600; true' &");
+            std::process::Command::new("sh").args(["-c", &leave]).status().unwrap();
         }
         let mut state = String::new();
         for input in request.inputs.values() {
