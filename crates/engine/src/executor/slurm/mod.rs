@@ -238,6 +238,12 @@ impl Executor for Slurm {
         Box::pin(async move {
             if let Some(job) = self.job(task, handle) {
                 self.queue.forget(&job);
+                // A second job of a submission in doubt, which has nothing to do.
+                let other = serde_json::from_str::<Job>(handle).ok().filter(|other| other.id != job.id);
+                if let Some(other) = other {
+                    self.queue.forget(&other);
+                    self.canceller.send(other, Cancel::Terminate);
+                }
             }
             self.signs
                 .lock()
