@@ -73,6 +73,34 @@ fn every_error_code_has_one_heading_and_every_heading_a_code() {
     assert_eq!(in_code, headings);
 }
 
+/// Every row of docs/concepts/faults.md has a test that exists or a reason, and every row that a test names is there.
+#[test]
+fn every_fault_has_its_test_and_every_such_test_its_row() {
+    let page = read(&root().join("docs/concepts/faults.md"));
+    let mut sources = files(&root().join("crates"), "rs");
+    sources.extend(files(&root().join("tests"), "rs"));
+    let code: String = sources.iter().map(|path| read(path)).collect();
+    let tests: BTreeSet<&str> = code.split("fn ").skip(1).filter_map(|rest| rest.split('(').next()).collect();
+
+    let mut rows = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("| E")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [row, fault, here] = cells[..] else { panic!("three cells: {line}") };
+        assert!(rows.insert(row.to_lowercase()), "{row} is there twice");
+        assert!(fault.len() > 10 && here.len() > 15, "{row} says too little");
+    }
+    let quoted = page.split('`').skip(1).step_by(2).filter(|text| text.matches('_').count() > 2);
+    for name in quoted {
+        assert!(tests.contains(name), "{name} is named in faults.md and is no test");
+    }
+    for test in &tests {
+        let named = test.split('_').take_while(|word| word.len() > 1 && word.starts_with('e'));
+        for row in named.filter(|word| word[1..].bytes().all(|byte| byte.is_ascii_digit())) {
+            assert!(rows.contains(row), "{test} tests {row}, which is not in faults.md");
+        }
+    }
+}
+
 /// All `E0` followed by three digits, which is how error codes are written.
 fn codes(text: &str) -> Vec<String> {
     let code = |(at, _)| {

@@ -90,12 +90,6 @@ provider = "openai"
 model = "m"
 base_url = "http://127.0.0.1:9/v1"
 max_attempts = 1
-[stages.data]
-kind = "prepare"
-model = "base"
-format = "synthetic-qa"
-questions = 40
-eval = 6
 [stages.answers]
 kind = "generate"
 models = ["base", "other"]
@@ -107,7 +101,7 @@ model = "base"
 data = "data"
 max_steps = 1
 "#;
-    project.write("p.toml", storm::PIPELINE.replace("[stages.data]", "[stages.old_data]") + judged);
+    project.write("p.toml", format!("{}{judged}", storm::PIPELINE));
     let mut command = pipeline(dir, &["run", "p.toml"]);
     command.env("OPENAI_API_KEY", SECRET).env("HF_TOKEN", SECRET).env("RUST_LOG", "trace");
     let output = command.output().expect("pipeline starts");

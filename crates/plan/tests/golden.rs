@@ -2,7 +2,7 @@
 //! an earlier one stay valid.
 //!
 //! A change here makes everyone's stages run again. Where that is meant, raise `format_version` of the kind,
-//! say so in CHANGELOG.md, and write the new list with `PIPELINE_UPDATE_DOCS=1 cargo test -p plan`.
+//! say so in CHANGELOG.md. Then, or when a pipeline file was edited, write the new list with `PIPELINE_UPDATE_DOCS=1 cargo test -p plan`.
 
 mod common;
 
