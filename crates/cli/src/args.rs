@@ -115,6 +115,9 @@ pub enum Command {
         /// Try again too what failed by its own fault or was refused by a gate
         #[arg(long)]
         retry_failed: bool,
+        /// The run's process was on another machine, which cannot be seen from here, and is dead: you looked
+        #[arg(long)]
+        take_over: bool,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,

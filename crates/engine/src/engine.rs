@@ -38,6 +38,8 @@ pub struct Resume {
     pub retry_failed: bool,
     /// What the pipeline file says by now. Keys that change no result are taken from it.
     pub now: Option<Plan>,
+    /// Its process is on a machine that cannot be seen from here, and somebody has looked: it is dead.
+    pub take_over: bool,
 }
 
 impl Engine {
@@ -98,6 +100,9 @@ impl Engine {
         updates: Updates,
     ) -> Result<RunOutcome, EngineError> {
         let run = self.store.run(run_id).await?;
+        if resume.take_over {
+            self.store.put_out_unseen(&store::lease::run_lease(&run.id)).await?;
+        }
         self.store.claim_run(&run.id).await?;
         let mut plan: Plan = serde_json::from_str(&run.plan)
             .map_err(|source| EngineError::OldPlan { run: run.id.clone(), source })?;

@@ -81,6 +81,22 @@ impl Store {
         Ok(Claim::Ours { previous })
     }
 
+    /// Frees all that the owner of `resource` has, if that owner cannot be seen from here: somebody who can
+    /// has said that it is dead. A live owner keeps what it has. Returns the one that was put out.
+    pub async fn put_out_unseen(&self, resource: &str) -> Result<Option<Owner>, StoreError> {
+        let mut tx = self.begin().await?;
+        let found: Option<Owner> = sqlx::query_as("SELECT * FROM leases WHERE resource = ?")
+            .bind(resource)
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(owner) = found.filter(|owner| self.liveness(owner) == Liveness::Unknown) else {
+            return Ok(None);
+        };
+        sqlx::query("DELETE FROM leases WHERE owner = ?").bind(&owner.owner).execute(&mut *tx).await?;
+        tx.commit().await.map_err(|e| self.classify(e))?;
+        Ok(Some(owner))
+    }
+
     /// Gives the lease back, if it is ours.
     pub async fn release(&self, resource: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;

@@ -16,6 +16,7 @@ mod stop;
 mod validate;
 mod worker;
 
+use engine::Resume;
 use store::gc::Policy;
 use store::record::Request;
 
@@ -44,8 +45,9 @@ async fn with_state(command: Command, global: &Global, printer: &Printer) -> Res
         Command::Run { source, selected, json } => run::run(&source, &selected, json, global, printer).await,
         Command::Pause { run } => stop::stop(run.as_deref(), Request::Pause, global, printer).await,
         Command::Cancel { run } => stop::stop(run.as_deref(), Request::Cancel, global, printer).await,
-        Command::Resume { run, retry_failed, json } => {
-            resume::resume(run.as_deref(), retry_failed, json, global, printer).await
+        Command::Resume { run, retry_failed, take_over, json } => {
+            let again = Resume { retry_failed, take_over, ..Resume::default() };
+            resume::resume(run.as_deref(), again, json, global, printer).await
         }
         Command::Plan { source, selected, json } => {
             plan::plan(&source, &selected, json, global, printer).await

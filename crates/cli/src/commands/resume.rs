@@ -22,7 +22,7 @@ const RUNS: u32 = 50;
 
 pub async fn resume(
     run: Option<&str>,
-    retry_failed: bool,
+    again: Resume,
     json: bool,
     global: &Global,
     printer: &Printer,
@@ -66,7 +66,7 @@ pub async fn resume(
     let engine = Engine::new(store.clone(), options);
     listen(&engine)?;
     let (updates, receiver) = mpsc::unbounded_channel();
-    let resume = Resume { retry_failed, now, ..Resume::default() };
+    let resume = Resume { now, ..again };
     let (outcome, ()) =
         tokio::join!(engine.resume(&run.id, &resume, updates), show(receiver, engine.control(), printer));
     finish(&outcome?, &plan, &store, json, printer).await

@@ -1,10 +1,10 @@
 //! Several runs in one folder.
 
-use engine::Update;
+use engine::{Resume, Update};
 use store::record::RunState;
 use store::record::StageState::{Cached, Succeeded};
 
-use crate::kit::{Project, states, steps, until};
+use crate::kit::{Project, raw, states, steps, until};
 use crate::worker::Script;
 
 #[tokio::test]
@@ -90,4 +90,38 @@ async fn e11_every_stage_of_a_diamond_sees_all_its_ancestors_whoever_made_them()
         assert_eq!(states(&other.run().await)[last..].iter().filter(|s| **s == Cached).count(), 1);
         assert_eq!(other.artifacts(), good);
     }
+}
+
+#[tokio::test]
+async fn e91_a_run_of_an_unseen_machine_is_taken_over_only_when_somebody_says_so() {
+    let project = Project::new(&[("a", &[], Script { sleep_ms: 20, ..steps(30) }), ("b", &["a"], steps(1))]);
+    let mut driver = project.driver("run", None);
+    project.wait_for_step("a 2").await;
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    let everywhere = "UPDATE leases SET host = 'elsewhere', boot = 'another'";
+    sqlx::query(everywhere).execute(&mut raw(&project.state()).await).await.unwrap();
+
+    let engine = project.engine().await;
+    let run = engine.store().runs(1).await.unwrap().remove(0);
+    assert_eq!(run.state, RunState::Running, "unknown is not dead");
+    let updates = tokio::sync::mpsc::unbounded_channel().0;
+    let refused = engine.resume(&run.id, &Resume::default(), updates.clone()).await.unwrap_err();
+    assert_eq!(refused.exit_code(), 4);
+    assert!(refused.to_string().contains("elsewhere"), "{refused}");
+    let take_over = Resume { take_over: true, ..Resume::default() };
+    let outcome = engine.resume(&run.id, &take_over, updates).await.unwrap();
+    assert_eq!((states(&outcome), project.total()), (vec![Succeeded; 2], 31));
+    project.assert_at_rest().await;
+
+    // Said of a process that can be seen to live, it means nothing.
+    let project = Project::new(&[("a", &[], Script { sleep_ms: 20, ..steps(1000) })]);
+    let mut driver = project.driver("run", None);
+    project.wait_for_step("a 2").await;
+    let engine = project.engine().await;
+    let run = engine.store().runs(1).await.unwrap().remove(0);
+    let updates = tokio::sync::mpsc::unbounded_channel().0;
+    assert_eq!(engine.resume(&run.id, &take_over, updates).await.unwrap_err().exit_code(), 4);
+    driver.kill().unwrap();
+    driver.wait().unwrap();
 }
