@@ -1,6 +1,6 @@
 //! Making room, and looking at what is there: `gc` and `runs rm` as a person types them.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use testkit::Project;
@@ -172,4 +172,51 @@ fn doctor_finds_what_is_wrong() {
     std::fs::write(&database, &whole[..whole.len() - 4096]).expect("written");
     assert!(levels(&project, &[], 1).contains("is damaged: it is cut short"));
     assert_eq!(run(&project, &["run", "p.toml"]).status.code(), Some(6), "and `run` notices");
+
+    // Garbage in the midst of it is found by whoever comes across it.
+    let mut torn = whole.clone();
+    torn[4096..].fill(0x5a);
+    std::fs::write(&database, &torn).expect("written");
+    assert!(levels(&project, &[], 1).contains("problem database"));
+    for command in [&["run", "p.toml"][..], &["plan", "p.toml"], &["status"], &["gc", "--force"]] {
+        let text = shown(&run(&project, command));
+        assert!(text.starts_with("exit code 6") && text.contains("E0303"), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn e35_what_lives_is_neither_collected_nor_removed() {
+    let project = Project::new();
+    project.write("p.toml", ONE.replace("max_steps = 1", "max_steps = 100000000"));
+    let mut driver = command(&project, &["run", "p.toml", "-q"]);
+    let mut driver = driver.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let id = loop {
+        let status = run(&project, &["status", "--json"]);
+        let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        if status["stages"][0]["progress"]["step"].as_u64() > Some(0) {
+            break status["run"]["id"].as_str().expect("an id").to_owned();
+        }
+        assert!(driver.try_wait().expect("a status").is_none(), "it ended: {status}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let stays = |why: &str| {
+        let collected = shown(&run(&project, &["gc", "--keep-runs", "0", "--force"]));
+        assert!(collected.contains("there is nothing to remove"), "{collected}");
+        let refused = shown(&run(&project, &["runs", "rm", &id]));
+        assert!(refused.starts_with("exit code 4") && refused.contains(why), "{refused}");
+    };
+    stays("belongs to a live process");
+    driver.kill().expect("killed");
+    driver.wait().expect("it ended");
+    assert!(shown(&run(&project, &["status"])).contains("interrupted"));
+    stays("a worker of it runs, or may");
+
+    // Stops the worker that its driver left behind.
+    run(&project, &["cancel", &id]);
+    let removed = shown(&run(&project, &["runs", "rm", &id]));
+    assert!(removed.starts_with("exit code 0"), "{removed}");
+    run(&project, &["gc", "--force"]);
+    let count =
+        |name: &str| std::fs::read_dir(project.path(".pipeline").join(name)).map_or(0, Iterator::count);
+    assert_eq!((count("attempts"), count("artifacts"), count("trash")), (0, 0, 0));
 }

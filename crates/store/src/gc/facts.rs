@@ -70,8 +70,11 @@ impl Store {
         for attempt in attempts {
             // One that another run has taken over is leased.
             let used = || may_live(self.layout(), &attempt) || facts.in_making.contains(&attempt.fingerprint);
-            if attempt.open && used() {
-                facts.runs[at[&attempt.run_id]].in_use = true;
+            if attempt.open
+                && used()
+                && let Some(run) = at.get(&attempt.run_id)
+            {
+                facts.runs[*run].in_use = true;
             }
             if attempt.open {
                 facts.in_making.insert(attempt.fingerprint);

@@ -108,7 +108,7 @@ impl Store {
         let unknown = || StoreError::UnknownRun(run_id.to_owned());
         let run = facts.runs.iter().find(|run| run.id == run_id).ok_or_else(unknown)?;
         if run.in_use {
-            return Err(in_use("a worker of it still runs"));
+            return Err(in_use("a worker of it runs, or may"));
         }
         if let Some(other) = facts.runs.iter().find(|other| other.in_use && reach::goes_on_from(other, run)) {
             return Err(in_use(&format!("run {} goes on from a checkpoint of it", other.id)));
