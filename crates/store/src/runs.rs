@@ -252,7 +252,13 @@ impl Store {
         if run.state == RunState::Running {
             let owner = self.owner_of(&run_lease(&run.id)).await?;
             if owner.is_none_or(|o| self.liveness(&o) == Liveness::Dead) {
-                run.state = RunState::Interrupted;
+                // It may have ended between the two looks: its end and its lease go together.
+                let now: Option<RunState> = sqlx::query_scalar("SELECT state FROM runs WHERE id = ?")
+                    .bind(&run.id)
+                    .fetch_optional(self.readers())
+                    .await
+                    .map_err(|e| self.classify(e))?;
+                run.state = now.filter(|s| *s != RunState::Running).unwrap_or(RunState::Interrupted);
             }
         }
         Ok(run)
