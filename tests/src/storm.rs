@@ -48,6 +48,9 @@ kind = "report"
 /// Number of stages in [`PIPELINE`].
 pub const STAGES: usize = 3;
 
+/// Asks workers to die or stop at a point, as `store::fault::VARIABLE` asks the driver.
+pub const WORKER_VARIABLE: &str = "PIPELINE_WORKER_FAULT_POINT";
+
 /// `pipeline run p.toml`, silent, with environment variables.
 pub fn driver(dir: &Path, environment: &[(&str, &str)]) -> Child {
     let mut command = pipeline(dir, &["run", "p.toml"]);

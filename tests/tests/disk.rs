@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use e2e::storm::{self, let_go, wait_for_stop};
 use e2e::{assert_same_results, expect, pipeline};
@@ -104,7 +104,7 @@ fn too_small(kib: u64, calm: &Path) -> Option<i32> {
 fn filled_at(point: &str, calm: &Path) -> bool {
     let small = Small::new(64 << 10);
     let worker = WORKER_POINTS.contains(&point);
-    let variable = if worker { "PIPELINE_WORKER_FAULT_POINT" } else { VARIABLE };
+    let variable = if worker { storm::WORKER_VARIABLE } else { VARIABLE };
     let mut driver = storm::driver(small.0.root(), &[(variable, &format!("{point}:1=stop"))]);
     let reached = wait_for_stop(&mut driver).is_some();
     small.fill();
@@ -126,6 +126,45 @@ fn e36_e37_e43_on_a_disk_that_is_full_nothing_partial_is_taken_and_nothing_is_lo
         ["run.created", "attempt.inserted", "checkpoint.written", "worker.finished", "publish.verified"]
     {
         assert!(filled_at(point, calm.root()), "{point} was not reached");
+    }
+}
+
+/// Takes from, or gives back to, everyone the right to write in a folder and those below it.
+fn set_mode(folder: &Path, mode: &str) {
+    let status =
+        Command::new("find").arg(folder).args(["-type", "d", "-exec", "chmod", mode, "{}", "+"]).status();
+    assert!(status.is_ok_and(|status| status.success()), "chmod {mode}");
+}
+
+#[test]
+fn e43_a_folder_that_becomes_read_only_starts_nothing_further_and_loses_nothing() {
+    // As the owner of the files, but without root's right to pass over their modes.
+    let plain = ["-U", "--map-user=1000", "--map-group=1000"];
+    if !may_mount("e43_a_folder_that_becomes_read_only_starts_nothing_further_and_loses_nothing") {
+        return;
+    }
+    let calm = calm();
+    for point in ["attempt.inserted", "worker.finished", "publish.verified"] {
+        let project = Project::new();
+        let dir = project.root();
+        project.write("p.toml", storm::PIPELINE);
+        let variable = if WORKER_POINTS.contains(&point) { storm::WORKER_VARIABLE } else { VARIABLE };
+        let run = pipeline(dir, &["run", "p.toml"]);
+        let mut command = Command::new("unshare");
+        command.args(plain).arg(run.get_program()).args(run.get_args()).current_dir(dir);
+        command.env(variable, format!("{point}:1=stop")).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut driver = command.stdout(Stdio::null()).spawn().expect("unshare starts");
+        assert!(wait_for_stop(&mut driver).is_some(), "{point} was not reached");
+        let state = project.path(".pipeline");
+        set_mode(&state, "a-w");
+        let code = let_go(&mut driver);
+        set_mode(&state, "u+w");
+        assert_eq!(code, Some(6), "{point}");
+        let begun: Vec<String> = storm::begun(dir).into_keys().collect();
+        assert!(begun.iter().all(|stage| stage == "base"), "{point}: {begun:?} began");
+        assert!(std::fs::read_dir(state.join("artifacts")).expect("it reads").next().is_none(), "{point}");
+        storm::assert_mended(dir, point);
+        assert_same_results(calm.root(), dir);
     }
 }
 

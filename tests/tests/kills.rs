@@ -11,8 +11,6 @@ use e2e::{assert_same_results, expect, kill_tree, pipeline, tree};
 use store::fault::{POINTS, VARIABLE, WORKER_POINTS};
 use testkit::Project;
 
-const WORKER_VARIABLE: &str = "PIPELINE_WORKER_FAULT_POINT";
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Victim {
     Driver,
@@ -63,7 +61,7 @@ fn play(case: &Case, calm: &Path) -> bool {
     let dir = project.root();
     let what = format!("{} {:?} {:?}", case.point, case.victim, case.extra);
     let name = case.point.split(':').next().unwrap_or_default();
-    let variable = if WORKER_POINTS.contains(&name) { WORKER_VARIABLE } else { VARIABLE };
+    let variable = if WORKER_POINTS.contains(&name) { storm::WORKER_VARIABLE } else { VARIABLE };
     let mut driver = storm::driver(dir, &[(variable, &format!("{}=stop", case.point))]);
     let reached = storm::wait_for_stop(&mut driver);
     if let Some(stopped) = reached {
@@ -164,4 +162,31 @@ fn soak_kills() {
     let reached = play_all(cases);
     println!("soak: {count} cases, {reached} reached their point, {extra} further kills; no violation");
     assert!(reached > count / 2);
+}
+
+/// As a scheduler does that puts a job back: the same command once more, on the same folder.
+#[test]
+fn e7_a_worker_started_again_for_its_attempt_goes_on_from_its_own_checkpoint() {
+    let (calm, project) = (calm(), project());
+    let dir = project.root();
+    let mut driver = storm::driver(dir, &[(VARIABLE, "attempt.requested")]);
+    driver.wait().expect("it can be waited for");
+    let attempt = std::fs::read_dir(project.path(".pipeline/attempts")).expect("it is there").next();
+    let attempt = attempt.expect("one").expect("it reads").path();
+    let worker = |fault: Option<&str>| {
+        let mut command = pipeline(dir, &["worker", attempt.to_str().expect("UTF-8")]);
+        command.envs(fault.map(|point| (VARIABLE, point)));
+        command.output().expect("the worker starts").status.code()
+    };
+    assert_eq!(worker(Some("checkpoint.renamed:2")), None, "killed after step 4 of 6");
+    assert_eq!(worker(None), Some(0));
+    let events = std::fs::read_to_string(attempt.join("events.jsonl")).expect("it reads");
+    for step in 1..=6 {
+        let line = format!("{{\"type\":\"metrics\",\"step\":{step},");
+        assert_eq!(events.matches(&line).count(), 1, "step {step} is computed once");
+    }
+    expect(dir, &["resume"], 0);
+    storm::assert_mended(dir, "its result was taken");
+    assert_same_results(calm.root(), dir);
+    assert_eq!(storm::begun(dir)["base"], 2, "no third time");
 }

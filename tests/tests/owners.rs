@@ -15,7 +15,7 @@ fn e16_e86_e89_a_run_has_one_owner_and_the_other_is_told_who() {
     let project = project();
     let dir = project.root();
     // The worker stands still as soon as it has begun, so that the run lives as long as the test wants.
-    let mut owner = storm::driver(dir, &[("PIPELINE_WORKER_FAULT_POINT", "worker.started=stop")]);
+    let mut owner = storm::driver(dir, &[(storm::WORKER_VARIABLE, "worker.started=stop")]);
     storm::wait_for_stop(&mut owner).expect("the worker stands still");
     let runs = expect(dir, &["runs", "--json"], 0);
     let runs: serde_json::Value = serde_json::from_slice(&runs.stdout).expect("JSON");

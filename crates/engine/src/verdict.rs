@@ -55,6 +55,10 @@ fn death(ending: Ending) -> Failure {
         Ending::Signal(9) => {
             (code::DIED, "killed (signal 9), perhaps because memory ran out".to_owned(), log)
         }
+        // What a Rust program does when the system refuses it memory.
+        Ending::Signal(6) => {
+            (code::DIED, "aborted (signal 6), perhaps because memory was refused".to_owned(), log)
+        }
         Ending::Signal(signal) => (code::DIED, format!("killed by signal {signal}"), log),
         Ending::Exit(0) => (code::DIED, "ended without a manifest".to_owned(), log),
         Ending::Exit(exit) => (code::DIED, format!("ended with exit code {exit} and without a verdict"), log),
@@ -118,6 +122,15 @@ mod tests {
         assert!(matches!(judge(Ending::Job(JobEnd::Cancelled), &none, Level::Stop), Verdict::Stopped));
         assert!(matches!(judge(Ending::Signal(15), &none, Level::Term), Verdict::Stopped));
         assert!(matches!(judge(Ending::Exit(75), &none, Level::Stop), Verdict::Interrupted));
+    }
+
+    #[test]
+    fn both_ways_of_running_out_of_memory_are_named() {
+        for signal in [6, 9] {
+            let verdict = judge(Ending::Signal(signal), &Said::default(), None, Level::Go);
+            let Verdict::Died(failure) = verdict else { panic!("{verdict:?}") };
+            assert!(failure.message.contains("memory") && failure.code == code::DIED, "{failure:?}");
+        }
     }
 
     #[test]
