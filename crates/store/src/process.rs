@@ -47,6 +47,10 @@ fn all() -> impl Iterator<Item = i32> {
 
 /// Live members of a process group.
 pub fn in_group(group: i32) -> Vec<i32> {
+    // Most often it is gone, which one call tells.
+    if nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), None) == Err(nix::errno::Errno::ESRCH) {
+        return Vec::new();
+    }
     all().filter(|&pid| stat(pid).is_some_and(|s| s.group == group && !ended(&s))).collect()
 }
 
