@@ -35,13 +35,12 @@ pub enum ModelError {
         problems: Vec<String>,
     },
     /// A weights file is not a valid safetensors file.
-    #[error("E0504: {path} is not a valid safetensors file", path = path.display())]
+    #[error("E0504: {path} is not a valid safetensors file: {problem}", path = path.display())]
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// The cause.
-        #[source]
-        source: safetensors::SafeTensorError,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Tensors are missing, unknown, or have another shape or type than the model.
     #[error("E0505: the tensors in {path} do not fit the model\n{}", list(problems), path = path.display())]

@@ -1,17 +1,20 @@
 //! Safetensors files to and from named parameters.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use burn::tensor::{DType, Tensor, TensorData, bf16, f16};
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use burn::tensor::{DType, Tensor, TensorData};
+use safetensors::tensor::View;
+use safetensors::{Dtype, SafeTensorError};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::HydraBackend;
 use crate::error::ModelError;
+use crate::folder::Weights;
 use crate::params::Parameters;
+use crate::shard::Entry;
 
 /// Whether a parameter is a vector on disk: the weights of norms are.
 pub fn is_vector(name: &str) -> bool {
@@ -25,25 +28,50 @@ fn shape_on_disk(name: &str, dims: [usize; 2]) -> Vec<usize> {
 /// Values as little-endian f32, row by row.
 pub fn le_bytes<B: HydraBackend>(tensor: &Tensor<B, 2>) -> Vec<u8> {
     let data = tensor.to_data().convert_dtype(DType::F32);
+    if cfg!(target_endian = "little") {
+        return data.as_bytes().to_vec();
+    }
     data.iter::<f32>().flat_map(f32::to_le_bytes).collect()
 }
 
-/// Writes all parameters as f32 to one file. The same parameters give the same bytes.
+/// A parameter that is turned into bytes when its turn to be written comes.
+struct Lazy<'a, B: HydraBackend> {
+    tensor: &'a Tensor<B, 2>,
+    shape: Vec<usize>,
+}
+
+impl<B: HydraBackend> View for Lazy<'_, B> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        le_bytes(self.tensor).into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * size_of::<f32>()
+    }
+}
+
+/// Writes all parameters as f32 to one file, one after the other. The same parameters give the same bytes.
 pub fn save<B: HydraBackend, P: Parameters<B>>(path: &Path, params: &P) -> Result<(), ModelError> {
-    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+    let mut tensors = Vec::new();
     params.visit(&mut |name, tensor| {
         let shape = shape_on_disk(name, tensor.dims());
-        tensors.push((name.to_owned(), shape, le_bytes(tensor)));
+        tensors.push((name.to_owned(), Lazy { tensor, shape }));
     });
-    let invalid = |source| ModelError::Safetensors { path: path.to_owned(), source };
-    let views = tensors
-        .iter()
-        .map(|(name, shape, bytes)| Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(invalid)?;
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let bytes = safetensors::serialize(views, Some(metadata)).map_err(invalid)?;
-    write(path, &bytes)
+    safetensors::serialize_to_file(tensors, Some(metadata), path).map_err(|error| match error {
+        SafeTensorError::IoError(source) => {
+            ModelError::File { action: "write", path: path.to_owned(), source }
+        }
+        other => ModelError::Safetensors { path: path.to_owned(), problem: other.to_string() },
+    })
 }
 
 /// Reads the parameters of `skeleton` from one file. Every tensor that is missing, unknown (unless
@@ -54,7 +82,7 @@ pub fn load<B: HydraBackend, P: Parameters<B>>(
     device: &B::Device,
     ignore: impl Fn(&str) -> bool,
 ) -> Result<P::On<B>, ModelError> {
-    load_files(path, &[path.to_owned()], skeleton, device, ignore)
+    fill(Weights::open(path)?, skeleton, device, ignore)
 }
 
 /// Reads `model.safetensors`, or the shards that `model.safetensors.index.json` lists.
@@ -64,30 +92,13 @@ pub fn load_folder<B: HydraBackend, P: Parameters<B>>(
     device: &B::Device,
     ignore: impl Fn(&str) -> bool,
 ) -> Result<P::On<B>, ModelError> {
-    let single = folder.join("model.safetensors");
-    let index = folder.join("model.safetensors.index.json");
-    if single.is_file() {
-        return load(&single, skeleton, device, ignore);
-    }
-    if !index.is_file() {
-        let has_pickle = ["pytorch_model.bin", "pytorch_model.bin.index.json"]
-            .iter()
-            .any(|name| folder.join(name).is_file());
-        return Err(ModelError::NoWeights { folder: folder.to_owned(), has_pickle });
-    }
-    let Index { weight_map } = read_json(&index)?;
-    let shards: BTreeSet<PathBuf> = weight_map.into_values().map(|file| folder.join(file)).collect();
-    load_files(&index, &Vec::from_iter(shards), skeleton, device, ignore)
+    fill(Weights::open_folder(folder)?, skeleton, device, ignore)
 }
 
-#[derive(Deserialize)]
-struct Index {
-    weight_map: BTreeMap<String, String>,
-}
-
-fn load_files<B: HydraBackend, P: Parameters<B>>(
-    path: &Path,
-    files: &[PathBuf],
+/// Reads one tensor after the other once all are known to fit; beside the model there is never more in
+/// memory than a few small buffers.
+fn fill<B: HydraBackend, P: Parameters<B>>(
+    weights: Weights,
     skeleton: &P,
     device: &B::Device,
     ignore: impl Fn(&str) -> bool,
@@ -96,60 +107,47 @@ fn load_files<B: HydraBackend, P: Parameters<B>>(
     skeleton.visit(&mut |name, tensor| {
         wanted.insert(name.to_owned(), tensor.dims());
     });
-    let mut found: BTreeMap<String, Tensor<B, 2>> = BTreeMap::new();
-    let mut problems = Vec::new();
-    for file in files {
-        let bytes = read(file)?;
-        let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|source| ModelError::Safetensors { path: file.clone(), source })?;
-        for (name, view) in tensors.iter() {
-            // Old checkpoints carry this table; it follows from the configuration.
-            if ignore(name) || name.ends_with("rotary_emb.inv_freq") {
-                continue;
-            }
-            match wanted.get(name) {
-                None => problems.push(format!("unexpected: {name} {:?}", view.shape())),
-                Some(&dims) => match read_tensor(name, &view, dims, device) {
-                    Ok(tensor) => drop(found.insert(name.to_owned(), tensor)),
-                    Err(problem) => problems.push(problem),
-                },
-            }
+    let Weights { path, shards, mut problems } = weights;
+    let mut places = HashMap::new();
+    for (shard, name, entry) in shards.iter().flat_map(|s| s.entries.iter().map(move |(n, e)| (s, n, e))) {
+        // Old checkpoints carry this table; it follows from the configuration.
+        if ignore(name) || name.ends_with("rotary_emb.inv_freq") {
+            continue;
         }
-        let present: BTreeSet<&str> = tensors.names().into_iter().collect();
-        wanted.retain(|name, _| !present.contains(name.as_str()));
+        match wanted.remove(name) {
+            None => problems.push(format!("unexpected: {name} {:?}", entry.shape)),
+            Some(dims) => problems.extend(misfit(name, entry, dims)),
+        }
+        places.insert(name.as_str(), (shard, entry));
     }
     problems.extend(
         wanted.iter().map(|(name, dims)| format!("missing: {name} {:?}", shape_on_disk(name, *dims))),
     );
     if !problems.is_empty() {
         problems.sort();
-        return Err(ModelError::Tensors { path: path.to_owned(), problems });
+        return Err(ModelError::Tensors { path, problems });
     }
+    let mut failure = None;
     // Every name is there: whatever was not found is in `problems`.
-    Ok(skeleton.map(&mut |name, tensor| found.remove(name).unwrap_or_else(|| tensor.clone())))
+    let filled = skeleton.map(&mut |name, tensor| match places.get(name) {
+        Some((shard, entry)) if failure.is_none() => match shard.values(entry) {
+            Ok(values) => Tensor::from_data(TensorData::new(values, tensor.dims()), device),
+            Err(source) => {
+                failure = Some(ModelError::File { action: "read", path: shard.path.clone(), source });
+                tensor.clone()
+            }
+        },
+        _ => tensor.clone(),
+    });
+    failure.map_or(Ok(filled), Err)
 }
 
-fn read_tensor<B: HydraBackend>(
-    name: &str,
-    view: &TensorView<'_>,
-    dims: [usize; 2],
-    device: &B::Device,
-) -> Result<Tensor<B, 2>, String> {
+fn misfit(name: &str, entry: &Entry, dims: [usize; 2]) -> Option<String> {
     let shape = shape_on_disk(name, dims);
-    if view.shape() != shape {
-        return Err(format!("misshapen: {name} is {:?}, expected {shape:?}", view.shape()));
+    if entry.shape != shape {
+        return Some(format!("misshapen: {name} is {:?}, expected {shape:?}", entry.shape));
     }
-    let values: Vec<f32> = match view.dtype() {
-        Dtype::F32 => chunks(view.data(), f32::from_le_bytes),
-        Dtype::F16 => chunks(view.data(), |bytes| f16::from_le_bytes(bytes).to_f32()),
-        Dtype::BF16 => chunks(view.data(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
-        other => return Err(format!("unsupported type: {name} is {other:?}")),
-    };
-    Ok(Tensor::from_data(TensorData::new(values, dims), device))
-}
-
-fn chunks<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    bytes.as_chunks::<N>().0.iter().map(|&chunk| value(chunk)).collect()
+    (!entry.is_float()).then(|| format!("unsupported type: {name} is {}", entry.dtype))
 }
 
 pub fn read(path: &Path) -> Result<Vec<u8>, ModelError> {

@@ -29,7 +29,19 @@ pub fn format_version(kind: &str) -> u32 {
 
 /// Files of a model folder that are read, as far as they are there.
 const MODEL_FILES: [&str; 5] =
-    ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
+    ["config.json", "generation_config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json"];
+
+/// The weights; in a folder without this file they are in shards that an index lists.
+const WEIGHTS: &str = "model.safetensors";
+
+/// Whether a file of a model folder is read. Every safetensors file of a folder in shards counts: the names
+/// of shards are free, and that a stage runs again for a file too many is better than not for one too few.
+fn is_read(name: &Path, sharded: bool) -> bool {
+    let text = name.to_str().unwrap_or_default();
+    let in_root = name.components().count() == 1;
+    let part = text == "model.safetensors.index.json" || text.ends_with(".safetensors");
+    MODEL_FILES.contains(&text) || (sharded && in_root && part)
+}
 
 /// All parts of a stage's fingerprint. A part's value may be shown to people.
 pub(crate) fn parts(
@@ -93,7 +105,8 @@ fn add_file(
         return Ok(());
     };
     if file.role == FileRole::Model {
-        names.retain(|name| MODEL_FILES.iter().any(|known| name == Path::new(known)));
+        let sharded = !names.iter().any(|name| name == Path::new(WEIGHTS));
+        names.retain(|name| is_read(name, sharded));
     }
     for name in names {
         let path = root.join(&name);

@@ -167,13 +167,24 @@ fn e53_content_of_files_counts() {
 }
 
 #[test]
-fn a_base_model_counts_by_its_known_files() {
-    let text = "[pipeline]\nname = \"t\"\n[model]\nbase = \"models/tiny\"\n[stages.d]\nkind = \"prepare\"\npath = \"p.jsonl\"\n";
-    let plan = plan(&parse(text));
-    assert_eq!(plan.stages[0].base_model, "models/tiny");
-    let parts: Vec<_> =
-        plan.stages[0].parts.iter().map(|(part, _)| part).filter(|part| part.starts_with("file.")).collect();
-    assert_eq!(parts, ["file.models/tiny/config.json", "file.models/tiny/tokenizer.json", "file.p.jsonl"]);
+fn a_base_model_counts_by_the_files_that_are_read() {
+    for (base, weights) in [
+        ("tiny", &[][..]),
+        ("one-file", &["model.safetensors"]),
+        ("shards", &["a.safetensors", "b.safetensors", "model.safetensors.index.json"]),
+    ] {
+        let text = format!(
+            "[pipeline]\nname = \"t\"\n[model]\nbase = \"models/{base}\"\n\
+             [stages.d]\nkind = \"prepare\"\npath = \"p.jsonl\"\n"
+        );
+        let plan = plan(&parse(&text));
+        assert_eq!(plan.stages[0].base_model, format!("models/{base}"));
+        let parts = plan.stages[0].parts.iter().filter_map(|(part, _)| part.strip_prefix("file."));
+        let mut expected: Vec<_> = ["config.json", "tokenizer.json"].iter().chain(weights).collect();
+        expected.sort();
+        let expected: Vec<_> = expected.into_iter().map(|name| format!("models/{base}/{name}")).collect();
+        assert_eq!(parts.collect::<Vec<_>>(), [&expected[..], &["p.jsonl".to_owned()]].concat());
+    }
 }
 
 /// Fingerprints of earlier versions stay valid: a change here makes everyone's results run again. If that is

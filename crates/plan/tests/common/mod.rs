@@ -18,7 +18,19 @@ impl FileHasher for Files {
 
     fn list(&mut self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         let folder = path.extension().is_none();
-        Ok(folder.then(|| vec!["config.json".into(), "notes.txt".into(), "tokenizer.json".into()]))
+        let mut names = vec!["config.json", "notes.txt", "tokenizer.json"];
+        if path.ends_with("one-file") || path.ends_with("shards") {
+            names.extend([
+                "model.safetensors.index.json",
+                "a.safetensors",
+                "b.safetensors",
+                "old/c.safetensors",
+            ]);
+        }
+        if path.ends_with("one-file") {
+            names.push("model.safetensors");
+        }
+        Ok(folder.then(|| names.into_iter().map(PathBuf::from).collect()))
     }
 }
 
