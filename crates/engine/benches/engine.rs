@@ -248,7 +248,7 @@ async fn status(rows: usize) {
     for statement in [
         format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {})
-             INSERT INTO runs SELECT 'old-' || i, 'p', 'p.toml', 'h', '{{}}', x'2f', 'c', 'succeeded', i, i FROM n",
+             INSERT INTO runs SELECT 'old-' || i, 'p', 'p.toml', 'h', '{{}}', x'2f', 'c', 'succeeded', i, i, NULL FROM n",
             rows / 100
         ),
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
