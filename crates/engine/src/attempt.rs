@@ -67,7 +67,8 @@ impl Context {
             inputs: ancestors.inputs,
             resume_from: checkpoint.map(|c| self.store.layout().resolve(&c.path)),
             device: slot.device.clone(),
-            threads: slot.threads,
+            // More threads than CPUs only get into each other's way.
+            threads: slot.threads.min(std::thread::available_parallelism().map_or(1, usize::from)),
             usage: ancestors.usage,
         };
         let request = serde_json::to_vec_pretty(&request)

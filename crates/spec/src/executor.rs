@@ -13,7 +13,8 @@ use crate::value::Value;
 section! {
     /// `[executor]`: how stages are run. Nothing here changes a result.
     pub struct Executor {
-        /// CPU threads shared by the stages that run at once on this machine; 0 = all of it.
+        /// CPU threads shared by the stages that run at once on this machine; 0 = all of it. No stage gets more
+        /// than there are.
         pub cpus: usize = 0 => execution(),
         /// Memory of this machine shared by the stages that ask for some with `memory`; 0 = all of it.
         pub memory: u64 = 0 => size().execution(),
