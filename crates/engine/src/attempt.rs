@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use plan::PlannedStage;
 use store::fault;
-use store::record::Attempt;
+use store::record::{Attempt, Checkpoint};
 use store::{NewAttempt, StoreError, files};
 
 use crate::context::Context;
 use crate::control::Level;
 use crate::error::{EngineError, code};
 use crate::executor::{Observation, SubmitError, Task};
-use crate::protocol::{FailureClass, PROTOCOL, Request, file};
+use crate::protocol::{Event, FailureClass, PROTOCOL, Request, file};
 use crate::slots::Slot;
 use crate::update::{Failure, Update};
 use crate::verdict::Verdict;
@@ -43,7 +43,7 @@ impl Context {
     /// Makes an attempt: the row first, then the request, then the worker, then its handle.
     pub async fn make_attempt(&self, at: usize, slot: &Slot) -> Result<Ended, EngineError> {
         let stage = &self.plan.stages[at];
-        let checkpoint = self.store.newest_checkpoint(stage.fingerprint.as_str()).await?;
+        let checkpoint = self.whole_checkpoint(stage).await?;
         let ancestors = self.inputs(at).await?;
         let resume_step = checkpoint.as_ref().map(|c| c.step as u64);
         let executor = self.executors.of_stage(&stage.name);
@@ -99,6 +99,21 @@ impl Context {
             log: task.folder.join(file::LOG),
         });
         self.follow(stage, attempt, task, Some(handle)).await
+    }
+
+    /// The furthest checkpoint that is what it was when it was made.
+    async fn whole_checkpoint(&self, stage: &PlannedStage) -> Result<Option<Checkpoint>, EngineError> {
+        while let Some(checkpoint) = self.store.newest_checkpoint(stage.fingerprint.as_str()).await? {
+            let folder = self.store.layout().resolve(&checkpoint.path);
+            let checked = tokio::task::spawn_blocking(move || files::check_seal(&folder)).await;
+            let Err(error) = checked.map_err(|e| EngineError::Task(e.to_string()))? else {
+                return Ok(Some(checkpoint));
+            };
+            let message = format!("a checkpoint is passed over: {error}");
+            self.tell(Update::Worker { stage: stage.name.clone(), event: Event::Warning { message } });
+            self.store.forget_checkpoint(&checkpoint).await?;
+        }
+        Ok(None)
     }
 
     /// Finds out what became of an attempt whose driver died: a worker that lives is followed from here on,

@@ -77,6 +77,22 @@ impl Context {
         Ok(Ancestors { names, inputs, usage })
     }
 
+    /// Has the results that a stage reads made again by the next run as far as they are damaged; their stages.
+    pub async fn forget_damaged_inputs(&self, at: usize) -> Result<Vec<String>, EngineError> {
+        let mut damaged = Vec::new();
+        for ancestor in self.links.ancestors(at) {
+            let stage = &self.plan.stages[ancestor];
+            let Some(artifact) = self.store.artifact(stage.fingerprint.as_str()).await? else { continue };
+            let store = self.store.clone();
+            let checked = tokio::task::spawn_blocking(move || store.check_artifact(&artifact)).await;
+            if checked.map_err(|e| EngineError::Task(e.to_string()))?.is_err() {
+                self.store.forget_artifact(stage.fingerprint.as_str()).await?;
+                damaged.push(stage.name.clone());
+            }
+        }
+        Ok(damaged)
+    }
+
     /// The first input file that is not what it was when the run was planned.
     pub async fn changed_input(&self, stage: &PlannedStage) -> Result<Option<String>, EngineError> {
         let planned = stage.parts.below("file.");

@@ -8,6 +8,7 @@ use plan::{Artifact, FileHasher, Fingerprint, Parts, Past, Plan};
 use store::{FileMemo, Store, StoreError, files};
 
 use crate::error::EngineError;
+use crate::protocol::file;
 
 /// Hashes a plan's input files, reading only those that changed since the last time.
 #[derive(Debug)]
@@ -95,6 +96,9 @@ impl Past for Known {
 pub(crate) fn state_of(store: &Store, artifact: &store::record::Artifact) -> Artifact {
     let Ok(list) = artifact.file_list() else { return Artifact::Damaged };
     let folder = store.layout().resolve(&artifact.path);
+    if !folder.join(file::MANIFEST).is_file() {
+        return Artifact::Missing { path: format!("{}/{}", artifact.path, file::MANIFEST) };
+    }
     match files::first_missing(&folder, &list) {
         None => Artifact::Present,
         Some(path) if folder.join(path).exists() => Artifact::Damaged,

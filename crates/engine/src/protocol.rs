@@ -44,6 +44,10 @@ pub mod exit {
     pub const INTERRUPTED: i32 = 75;
 }
 
+/// Code of a failure that says: an input is not what its manifest says. The engine then looks for itself, and
+/// has what is damaged made again.
+pub const DAMAGED_INPUT: &str = "E0902";
+
 /// Environment variables set for a worker and thus for all its children.
 pub mod env {
     pub const RUN_ID: &str = "PIPELINE_RUN_ID";

@@ -12,7 +12,7 @@ use crate::attempt::Ended;
 use crate::context::Context;
 use crate::control::Level;
 use crate::error::{EngineError, code};
-use crate::protocol::{FailureClass, Manifest, file};
+use crate::protocol::{DAMAGED_INPUT, FailureClass, Manifest, file};
 use crate::slots::Slot;
 use crate::update::{Failure, StageOutcome, Update};
 use crate::verdict::Verdict;
@@ -137,6 +137,13 @@ impl Context {
             }
             let ended = self.make_attempt(job.at, &job.slot).await?;
             match self.conclude(stage, ended, &mut tries).await? {
+                Next::Done(state, seconds, Some(mut failure)) if failure.code == DAMAGED_INPUT => {
+                    let damaged = self.forget_damaged_inputs(job.at).await?;
+                    if !damaged.is_empty() {
+                        failure.help = format!("the next run makes `{}` again", damaged.join("`, `"));
+                    }
+                    return Ok((state, seconds, Some(failure)));
+                }
                 Next::Done(state, seconds, failure) => return Ok((state, seconds, failure)),
                 Next::Again(None) => {}
                 Next::Again(Some((failure, delay))) => {

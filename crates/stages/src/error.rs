@@ -38,10 +38,7 @@ pub enum StageError {
     File { action: &'static str, path: PathBuf, source: std::io::Error },
 
     #[error("{} is not what it should be: {problem}", path.display())]
-    #[diagnostic(
-        code(E0902),
-        help("delete the stage's folder below `artifacts/` and run again: what made it runs anew")
-    )]
+    #[diagnostic(code(E0902), help("delete that folder and run again: what made it runs anew"))]
     Artifact { path: PathBuf, problem: String },
 
     #[error("the request is not for this program: {problem}")]
@@ -105,6 +102,7 @@ impl StageError {
                 Class::User => FailureClass::User,
                 Class::Gate => FailureClass::Gate,
                 Class::Internal => FailureClass::Internal,
+                Class::Infra => FailureClass::Infra,
             },
             Self::Eval(error) if error.is_transient() => FailureClass::Infra,
             Self::Store(_) | Self::File { .. } | Self::Data(DataError::Write { .. }) => FailureClass::Infra,

@@ -68,18 +68,13 @@ impl Recorder {
         fs::write(&path, &self.metrics).map_err(StageError::file("write", &path))
     }
 
-    /// A finished checkpoint with whatever `write` puts into its folder, and the metrics so far.
+    /// A finished checkpoint with whatever `write` puts into its folder, which may grow afterwards.
     pub fn save(
         &mut self,
         step: u64,
         write: impl FnOnce(&Path) -> Result<(), StageError>,
     ) -> Result<PathBuf, StageError> {
-        let metrics = &self.metrics;
-        let path = self.checkpoints.save(step, |dir| {
-            write(dir)?;
-            let path = dir.join(METRICS);
-            fs::write(&path, metrics).map_err(StageError::file("write", &path))
-        })?;
+        let path = self.checkpoints.save(step, write)?;
         let relative = path.strip_prefix(&self.attempt_dir).unwrap_or(&path).to_path_buf();
         self.events.send(&Event::Checkpoint { step, path: relative });
         Ok(path)
@@ -124,7 +119,15 @@ impl train::Recorder for Recorder {
         step: u64,
         write: &mut dyn FnMut(&Path) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
-        self.save(step, |dir| write(dir).map_err(StageError::from)).map(|_| ()).map_err(|error| match error {
+        let metrics = std::mem::take(&mut self.metrics);
+        let saved = self.save(step, |dir| {
+            write(dir)?;
+            let path = dir.join(METRICS);
+            fs::write(&path, &metrics).map_err(StageError::file("write", &path))?;
+            Ok(store::files::seal(dir)?)
+        });
+        self.metrics = metrics;
+        saved.map(drop).map_err(|error| match error {
             StageError::Train(error) => error,
             StageError::File { path, source, .. } => TrainError::Write { path, source },
             other => TrainError::Write {

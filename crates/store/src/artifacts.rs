@@ -58,7 +58,8 @@ impl Store {
     async fn move_into_place(&self, p: &Publication<'_>, path: &str) -> Result<(), StoreError> {
         let attempt = self.layout().attempt(&p.attempt.id);
         let (out, target) = (attempt.join(p.out), self.layout().resolve(path));
-        let (manifest, files) = (manifest_of(p)?, p.files.to_vec());
+        let (manifest, files) =
+            (manifest(p.kind, &p.attempt.fingerprint, p.parts, p.files, p.summary)?, p.files.to_vec());
         let work =
             tokio::task::spawn_blocking(move || move_into_place(&attempt, &out, &target, &manifest, &files));
         work.await.unwrap_or_else(|e| Err(StoreError::io(self.layout().root())(std::io::Error::other(e))))
@@ -164,6 +165,31 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Checks an artifact's files and manifest, by content.
+    pub fn check_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        let folder = self.layout().resolve(&artifact.path);
+        let files = artifact.file_list()?;
+        let manifest =
+            manifest(&artifact.kind, &artifact.fingerprint, &artifact.parts, &files, &artifact.summary)?;
+        if fs::read(folder.join(MANIFEST)).ok() != Some(manifest) {
+            let detail = format!("{MANIFEST} is not what it was");
+            return Err(StoreError::Mismatch { path: folder, detail });
+        }
+        files::check_content(&folder, &files)
+    }
+
+    /// Forgets an artifact that turned out to be damaged: its stage runs again. Its folder is replaced then.
+    pub async fn forget_artifact(&self, fingerprint: &str) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query("DELETE FROM artifacts WHERE fingerprint = ?")
+            .bind(fingerprint)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await.map_err(|e| self.classify(e))
+    }
+}
+
 impl Artifact {
     /// The files it must have.
     pub fn file_list(&self) -> Result<Vec<ManifestFile>, StoreError> {
@@ -183,14 +209,20 @@ struct ArtifactManifest<'a> {
     summary: &'a RawValue,
 }
 
-fn manifest_of(p: &Publication<'_>) -> Result<Vec<u8>, StoreError> {
+fn manifest(
+    kind: &str,
+    fingerprint: &str,
+    parts: &str,
+    files: &[ManifestFile],
+    summary: &str,
+) -> Result<Vec<u8>, StoreError> {
     let unreadable = |source| StoreError::Unreadable { what: "a manifest", source };
     let manifest = ArtifactManifest {
-        kind: p.kind,
-        fingerprint: &p.attempt.fingerprint,
-        parts: serde_json::from_str(p.parts).map_err(unreadable)?,
-        files: p.files,
-        summary: serde_json::from_str(p.summary).map_err(unreadable)?,
+        kind,
+        fingerprint,
+        parts: serde_json::from_str(parts).map_err(unreadable)?,
+        files,
+        summary: serde_json::from_str(summary).map_err(unreadable)?,
     };
     serde_json::to_vec(&manifest).map_err(unreadable)
 }

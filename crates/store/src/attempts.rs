@@ -145,6 +145,17 @@ impl Store {
         Ok(all.into_iter().find(|c| self.layout().resolve(&c.path).is_dir()))
     }
 
+    /// Forgets one checkpoint, which turned out to be damaged. Its folder stays for people to look at.
+    pub async fn forget_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query("DELETE FROM checkpoints WHERE attempt_id = ? AND step = ?")
+            .bind(&checkpoint.attempt_id)
+            .bind(checkpoint.step)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await.map_err(|e| self.classify(e))
+    }
+
     /// Deletes all checkpoints of a fingerprint, rows first. A folder that cannot be deleted only wastes space.
     pub async fn forget_checkpoints(&self, fingerprint: &str) -> Result<(), StoreError> {
         let mut tx = self.begin().await?;

@@ -23,7 +23,7 @@ pub enum StoreError {
     #[diagnostic(
         code(E0303),
         help(
-            "restore it from a copy, or move it away: stages then run again, nothing in the artifacts folder is deleted"
+            "restore it from a copy, or move the whole state folder away and run again: nothing in it is deleted"
         )
     )]
     Damaged { path: PathBuf, detail: String },
@@ -40,7 +40,7 @@ pub enum StoreError {
     Database { source: Arc<sqlx::Error> },
 
     #[error("run {run} belongs to a live process: {owner}")]
-    #[diagnostic(code(E0306), help("wait for it, or stop it with Ctrl-C or `kill {}`", owner.pid))]
+    #[diagnostic(code(E0306), help("wait for it, or stop it with `pipeline pause` or `pipeline cancel`"))]
     Locked { run: String, owner: Box<Owner> },
 
     #[error("there is no run {0:?}")]

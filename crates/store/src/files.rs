@@ -108,6 +108,42 @@ pub fn verify(folder: &Path, files: &[ManifestFile]) -> Result<(), StoreError> {
     }
 }
 
+/// Name of the seal in a folder that has one.
+const SEAL: &str = "seal.json";
+
+/// Notes in `folder` what every file in it is.
+pub fn seal(folder: &Path) -> Result<(), StoreError> {
+    let files = inventory(folder)?;
+    let text =
+        serde_json::to_vec(&files).map_err(|source| StoreError::Unreadable { what: "a seal", source })?;
+    write_whole(&folder.join(SEAL), &text)
+}
+
+/// Checks every file that the seal of `folder` names, by content. A folder without a seal passes.
+pub fn check_seal(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join(SEAL);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        read => read.map_err(StoreError::io(&path))?,
+    };
+    let mismatch = |detail: String| StoreError::Mismatch { path: folder.to_owned(), detail };
+    let files: Vec<ManifestFile> =
+        serde_json::from_slice(&text).map_err(|error| mismatch(format!("{SEAL} cannot be read: {error}")))?;
+    check_content(folder, &files)
+}
+
+/// Checks that every one of `files` is in `folder`, by content.
+pub fn check_content(folder: &Path, files: &[ManifestFile]) -> Result<(), StoreError> {
+    for file in files {
+        let path = folder.join(&file.path);
+        if hash_file(&path).ok().as_ref() != Some(&file.blake3) {
+            let detail = format!("{} is not what it was", file.path);
+            return Err(StoreError::Mismatch { path: folder.to_owned(), detail });
+        }
+    }
+    Ok(())
+}
+
 /// The first of `files` that is missing under `folder` or has another size; reads no content.
 pub fn first_missing<'a>(folder: &Path, files: &'a [ManifestFile]) -> Option<&'a str> {
     let intact = |f: &ManifestFile| {
@@ -170,6 +206,24 @@ mod tests {
         fs::write(dir.path().join("a/b.txt"), "hello").unwrap();
         fs::write(dir.path().join("extra"), "").unwrap();
         assert!(verify(dir.path(), &files).unwrap_err().to_string().contains("extra is not in it"));
+    }
+
+    #[test]
+    fn a_seal_notices_every_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("metrics.jsonl");
+        fs::write(&file, "1").unwrap();
+        check_seal(dir.path()).unwrap();
+        seal(dir.path()).unwrap();
+        check_seal(dir.path()).unwrap();
+        fs::write(&file, "2").unwrap();
+        assert!(check_seal(dir.path()).unwrap_err().to_string().contains("metrics.jsonl"));
+        fs::remove_file(&file).unwrap();
+        assert!(check_seal(dir.path()).is_err());
+        fs::write(&file, "1").unwrap();
+        check_seal(dir.path()).unwrap();
+        fs::write(dir.path().join(SEAL), "[{").unwrap();
+        assert!(check_seal(dir.path()).is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Class {
     Gate,
     /// A self-check failed: the program or its files are wrong.
     Internal,
+    /// Nobody in particular: a disk that is full. It may go better another time.
+    Infra,
 }
 
 /// Every error of this crate, with a code `E06xx` and, where a person can mend it, help.
@@ -107,7 +109,7 @@ pub enum TrainError {
 
     /// A checkpoint cannot be read whole.
     #[error("the checkpoint in {} is damaged: {problem}", path.display())]
-    #[diagnostic(code(E0612), help("delete it: the run goes on from the one before"))]
+    #[diagnostic(code(E0612), help("try again: the run goes on from the one before"))]
     CheckpointDamaged {
         /// The checkpoint's folder.
         path: PathBuf,
@@ -211,8 +213,8 @@ impl TrainError {
             Self::InitialKl { .. }
             | Self::InitialRatio { .. }
             | Self::AdapterOff { .. }
-            | Self::BaseChanged { .. }
-            | Self::Write { .. } => Class::Internal,
+            | Self::BaseChanged { .. } => Class::Internal,
+            Self::Write { .. } => Class::Infra,
             _ => Class::User,
         }
     }

@@ -1,9 +1,10 @@
 //! `pipeline pause [RUN]` and `pipeline cancel [RUN]`
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Engine;
 use store::Store;
+use store::lease::run_lease;
 use store::record::{Request, Run, RunState};
 use tokio::sync::mpsc;
 
@@ -16,6 +17,8 @@ use crate::session;
 
 /// How often the run is looked at until it has stopped.
 const EVERY: Duration = Duration::from_millis(100);
+/// Longer than a run needs to see a request, and stages mostly to write a checkpoint.
+const SLOW: Duration = Duration::from_secs(15);
 
 pub async fn stop(
     run: Option<&str>,
@@ -47,10 +50,18 @@ async fn ask(store: &Store, run: &Run, request: Request, printer: &Printer) -> R
     store.ask(&run.id, request).await?;
     printer
         .note(format_args!("waiting for run {} to stop; Ctrl-C here does not take the request back", run.id));
+    let (start, mut told) = (Instant::now(), false);
     loop {
         let now = store.run(&run.id).await?.state;
         if now != RunState::Running {
             return Ok(now);
+        }
+        if !told && start.elapsed() > SLOW {
+            told = true;
+            if let Some(owner) = store.owner_of(&run_lease(&run.id)).await? {
+                printer
+                    .note(format_args!("it has not stopped yet: {owner}; is that process itself stopped?"));
+            }
         }
         tokio::time::sleep(EVERY).await;
     }

@@ -8,7 +8,7 @@ use engine::{Resume, Update};
 use store::record::AttemptState;
 use store::record::StageState::{Cached, Failed, Refused, Skipped, Succeeded};
 
-use crate::kit::{Project, states, steps};
+use crate::kit::{Project, states, steps, until};
 use crate::worker::Script;
 
 #[tokio::test]
@@ -286,4 +286,66 @@ async fn attempts(project: &Project) -> Vec<(AttemptState, String)> {
     let run = store.runs(1).await.unwrap().remove(0);
     let attempts = store.attempts(&run.id).await.unwrap();
     attempts.into_iter().map(|a| (a.state, a.message.unwrap_or_default())).collect()
+}
+
+#[tokio::test]
+async fn e20_a_damaged_checkpoint_is_passed_over_for_the_one_before() {
+    let script = Script { sleep_ms: 20, ..steps(40) };
+    let project = Project::new(&[("a", &[], script)]);
+    let mut driver = project.driver("run", None);
+    project.wait_for_step("a 5").await;
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    for pid in project.processes() {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+    until(|| project.processes().is_empty()).await;
+    let attempt = fs::read_dir(project.state().join("attempts")).unwrap().next().unwrap().unwrap().path();
+    let folders = fs::read_dir(attempt.join(file::CHECKPOINTS)).unwrap().map(|e| e.unwrap().path());
+    let newest =
+        folders.filter(|f| f.file_name().unwrap().to_str().unwrap().starts_with("step-")).max().unwrap();
+    let step: u64 = newest.file_name().unwrap().to_str().unwrap()[5..].parse().unwrap();
+    fs::write(newest.join("state"), "something else").unwrap();
+    let (mut resumed, mut warned) = (None, String::new());
+    let outcome = project.run_with(&[], |update, _| match update {
+        Update::StageStarted { resume_step, .. } => resumed = *resume_step,
+        Update::Worker { event: engine::protocol::Event::Warning { message }, .. } => {
+            warned.clone_from(message)
+        }
+        _ => {}
+    });
+    assert_eq!(outcome.await.unwrap().exit_code(), 0);
+    assert_eq!(resumed, Some(step - 1));
+    assert!(warned.contains("state is not what it was"), "{warned}");
+    let good = Project::new(&[("a", &[], steps(40))]);
+    good.run().await;
+    assert_eq!(project.artifacts(), good.artifacts());
+}
+
+#[tokio::test]
+async fn e46_a_damaged_input_is_made_again_by_the_next_run() {
+    let whole: [(&str, &[&str], Script); 2] = [("a", &[], steps(1)), ("b", &["a"], steps(1))];
+    let project = Project::new(&whole);
+    project.run().await;
+    let good = project.artifacts();
+    let engine = project.engine().await;
+    let artifact =
+        engine.store().artifact(project.plan().stages[0].fingerprint.as_str()).await.unwrap().unwrap();
+    let folder = project.state().join(&artifact.path);
+    let text = fs::read_to_string(folder.join("result.txt")).unwrap();
+    fs::write(folder.join("result.txt"), text.to_uppercase()).unwrap();
+    assert_eq!(project.run().await.exit_code(), 0, "contents are not read where nothing has to run");
+
+    let reader = Script { fail: Some(FailureClass::User), bad_input: true, salt: "1".into(), ..steps(1) };
+    project.write_plan(&[("a", &[], steps(1)), ("b", &["a"], reader)]);
+    let outcome = project.run().await;
+    assert_eq!(states(&outcome), [Cached, Failed]);
+    assert_eq!(outcome.stages[1].failure.as_ref().unwrap().help, "the next run makes `a` again");
+    project.write_plan(&whole);
+    assert_eq!(states(&project.run().await), [Succeeded; 2]);
+    assert_eq!(project.artifacts(), good);
+
+    fs::remove_file(folder.join(file::MANIFEST)).unwrap();
+    let decisions = engine::decisions(engine.store(), &project.plan(), &Default::default()).await.unwrap();
+    assert!(decisions[0].runs(), "a result without its manifest is none");
 }

@@ -30,6 +30,8 @@ pub struct Script {
     pub fail: Option<FailureClass>,
     /// Fail only in the first attempt.
     pub fail_once: bool,
+    /// …because an input is damaged.
+    pub bad_input: bool,
     /// Start sh → sleep, in a session of its own, and leave it.
     pub grandchild: bool,
     /// Pay no attention to USR1 and TERM.
@@ -114,6 +116,7 @@ impl Worker {
         let _ = fs::remove_dir_all(&unfinished);
         fs::create_dir_all(&unfinished).unwrap();
         fs::write(unfinished.join("state"), state).unwrap();
+        store::files::seal(&unfinished).unwrap();
         fault::point("checkpoint.written");
         fs::rename(unfinished, self.folder.join(&path)).unwrap();
         fault::point("checkpoint.renamed");
@@ -127,7 +130,8 @@ impl Worker {
         fs::create_dir_all(&out).unwrap();
         fs::write(out.join("result.txt"), state).unwrap();
         if let Some(class) = script.fail.filter(|_| !script.fail_once || self.request.attempt == 1) {
-            let (code, message) = ("E9999".into(), format!("as asked: {}", class.as_str()));
+            let code = if script.bad_input { engine::protocol::DAMAGED_INPUT } else { "E9999" };
+            let (code, message) = (code.to_owned(), format!("as asked: {}", class.as_str()));
             self.say(Event::Failed { nonce, class, code, message, help: "stop asking".into() });
             return if class == FailureClass::Gate { exit::GATE } else { exit::FAILED };
         }

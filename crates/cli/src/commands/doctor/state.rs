@@ -82,10 +82,10 @@ fn damaged(store: &Store, artifact: &Artifact, deep: bool) -> Result<Option<Stri
     if let Some(path) = files::first_missing(&folder, &list) {
         return Ok(Some(path.to_owned()));
     }
-    let differs = |file: &&files::ManifestFile| {
-        files::hash_file(&folder.join(&file.path)).is_ok_and(|hash| hash != file.blake3)
-    };
-    Ok(list.iter().filter(|_| deep).find(differs).map(|file| file.path.clone()))
+    match store.check_artifact(artifact) {
+        Err(StoreError::Mismatch { detail, .. }) if deep => Ok(Some(detail)),
+        _ => Ok(None),
+    }
 }
 
 async fn owners(store: &Store) -> Result<Vec<Finding>, StoreError> {
