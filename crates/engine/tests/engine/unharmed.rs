@@ -93,6 +93,7 @@ async fn e29_a_database_of_an_earlier_schema_is_migrated_and_its_run_resumed() {
     fs::create_dir_all(project.state().join("attempts/a-b15a9ff9fb")).unwrap();
     let result = "6991a8f4ede8a56aa4de1b1b0e27d39be51ad32a8d1b65c9f80fdc4c27cd3ab9";
     fs::write(artifact.join("result.txt"), result).unwrap();
+    fs::write(artifact.join(file::MANIFEST), "{}").unwrap();
     let dump = include_str!("schema-0001.sql").replace("@HOST@", &store::process::host());
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(project.state().join("state.db"));
     let mut made = options.create_if_missing(true).connect().await.unwrap();
