@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::executor::{Boxed, Cancel, Ending, Executor, Handle, Observation, SubmitError, Task};
@@ -46,7 +46,7 @@ fn main() {
             unchanged(10_000).await;
         }
         if wants("inside") {
-            throughput("in-process stages", 4_000, 256, true).await;
+            throughput("in-process stages", 4_000, 128, true).await;
         }
         if wants("children") {
             throughput("child-process stages", 1_200, 32, false).await;
@@ -58,6 +58,9 @@ fn main() {
             status(1_000_000).await;
         }
     });
+    for folder in USED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let _ = fs::remove_dir_all(folder);
+    }
 }
 
 fn report(what: &str, value: impl std::fmt::Display) {
@@ -127,9 +130,12 @@ struct Project {
     text: String,
 }
 
+/// Folders to remove in the end. Not before: ext4 is slow to make files for minutes after many were deleted.
+static USED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 impl Drop for Project {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        USED.lock().unwrap_or_else(PoisonError::into_inner).push(self.folder.clone());
     }
 }
 

@@ -73,8 +73,13 @@ impl Context {
         };
         let request = serde_json::to_vec_pretty(&request)
             .map_err(|source| EngineError::Json { what: "a request", source })?;
-        fs::create_dir_all(&task.folder).map_err(io(&task.folder))?;
-        files::write_whole(&task.folder.join(file::REQUEST), &request)?;
+        // A file system that is busy with a commit lets nobody make files for a while.
+        let folder = task.folder.clone();
+        let written = tokio::task::spawn_blocking(move || -> Result<(), EngineError> {
+            fs::create_dir_all(&folder).map_err(io(&folder))?;
+            Ok(files::write_whole(&folder.join(file::REQUEST), &request)?)
+        });
+        written.await.map_err(|e| EngineError::Task(e.to_string()))??;
         fault::point("attempt.requested");
         let submitted = tokio::select! {
             biased;

@@ -51,7 +51,10 @@ impl Store {
         let (artifact, mut superfluous) = self.commit_artifact(&p, path).await?;
         fault::point("publish.committed");
         superfluous.push(replaced(&self.layout().attempt(&p.attempt.id)));
-        remove(superfluous).await;
+        superfluous.retain(|folder| folder.exists());
+        if !superfluous.is_empty() {
+            remove(superfluous).await;
+        }
         Ok(artifact)
     }
 
