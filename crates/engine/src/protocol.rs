@@ -82,13 +82,16 @@ pub struct Request {
 
 impl Request {
     /// A worker that is started again for the same attempt, by a scheduler that took its place away, goes on
-    /// from the newest checkpoint that it has finished itself.
+    /// from the newest checkpoint that it has finished itself and that is still what it was.
     pub fn go_on_in(&mut self, attempt_folder: &Path) {
         let entries = std::fs::read_dir(attempt_folder.join(file::CHECKPOINTS)).into_iter().flatten();
         let finished = entries.flatten().map(|entry| entry.path()).filter(|path| {
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"step-"))
         });
-        self.resume_from = finished.max().or(self.resume_from.take());
+        let mut finished: Vec<PathBuf> = finished.collect();
+        finished.sort();
+        let newest = finished.into_iter().rev().find(|path| store::files::check_seal(path).is_ok());
+        self.resume_from = newest.or(self.resume_from.take());
     }
 }
 

@@ -124,12 +124,6 @@ fn check_content(artifact: &Path) -> Result<(), StageError> {
     let path = artifact.join(file::MANIFEST);
     let text = std::fs::read(&path).map_err(|error| damaged(&path, error.to_string()))?;
     let sealed: Sealed = serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
-    for file in sealed.files {
-        let path = artifact.join(&file.path);
-        let hash = store::files::hash_file(&path).map_err(|error| damaged(&path, error.to_string()))?;
-        if hash != file.blake3 {
-            return Err(damaged(&path, "its content has changed since it was made".into()));
-        }
-    }
-    Ok(())
+    store::files::check_content(artifact, &sealed.files)
+        .map_err(|error| damaged(artifact, format!("it has changed since it was made: {error}")))
 }

@@ -95,7 +95,7 @@ fn by_endpoint<B: HydraBackend>(
     tournament: &Tournament,
 ) -> Result<Option<Vec<Judgement>>, StageError> {
     let earlier = context.request.resume_from.as_ref().map(|folder| folder.join(JOURNAL));
-    let folder = context.recorder.save(0, |dir| {
+    let folder = context.recorder.save_growing(0, |dir| {
         let path = dir.join(JOURNAL);
         let copied = match earlier.filter(|journal| journal.exists()) {
             Some(journal) => std::fs::copy(journal, &path).map(drop),

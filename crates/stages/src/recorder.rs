@@ -68,8 +68,20 @@ impl Recorder {
         fs::write(&path, &self.metrics).map_err(StageError::file("write", &path))
     }
 
-    /// A finished checkpoint with whatever `write` puts into its folder, which may grow afterwards.
+    /// A finished checkpoint with whatever `write` puts into its folder, sealed.
     pub fn save(
+        &mut self,
+        step: u64,
+        write: impl FnOnce(&Path) -> Result<(), StageError>,
+    ) -> Result<PathBuf, StageError> {
+        self.save_growing(step, |dir| {
+            write(dir)?;
+            Ok(store::files::seal(dir)?)
+        })
+    }
+
+    /// The same without a seal, for what goes on being written.
+    pub fn save_growing(
         &mut self,
         step: u64,
         write: impl FnOnce(&Path) -> Result<(), StageError>,
@@ -123,8 +135,7 @@ impl train::Recorder for Recorder {
         let saved = self.save(step, |dir| {
             write(dir)?;
             let path = dir.join(METRICS);
-            fs::write(&path, &metrics).map_err(StageError::file("write", &path))?;
-            Ok(store::files::seal(dir)?)
+            fs::write(&path, &metrics).map_err(StageError::file("write", &path))
         });
         self.metrics = metrics;
         saved.map(drop).map_err(|error| match error {

@@ -98,12 +98,6 @@ impl Store {
     }
 
     /// Gives the lease back, if it is ours.
-    pub async fn release(&self, resource: &str) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        self.release_in(&mut tx, resource).await?;
-        tx.commit().await.map_err(|e| self.classify(e))
-    }
-
     pub(crate) async fn release_in(
         &self,
         tx: &mut SqliteConnection,

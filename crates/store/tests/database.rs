@@ -1,12 +1,16 @@
 //! The state database between real processes: first start, contention, damage, ownership.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use store::lease::{Claim, run_lease};
-use store::record::{AttemptState, RunState, StageState};
-use store::{AttemptEnd, DecidedStage, NewAttempt, NewRun, Store, StoreError};
+use store::record::{AttemptState, RunState};
+use store::{AttemptEnd, NewAttempt, Store, StoreError};
+
+use common::{new_run, raw};
 
 const ROLE: &str = "STORE_TEST_ROLE";
 const FOLDER: &str = "STORE_TEST_FOLDER";
@@ -60,22 +64,6 @@ async fn actor_entry() {
         }
         other => panic!("no role {other}"),
     }
-}
-
-fn stage(state: StageState) -> DecidedStage<'static> {
-    DecidedStage { name: "s", kind: "report", fingerprint: "f", state, reasons: "[]".into(), forced: false }
-}
-
-async fn new_run(store: &Store) -> String {
-    let new = NewRun {
-        pipeline: "p",
-        source: "p.toml",
-        spec_hash: "h",
-        plan: "{}",
-        cwd: Path::new("/"),
-        command: "pipeline run p.toml",
-    };
-    store.create_run(new, &[stage(StageState::Pending)]).await.unwrap()
 }
 
 /// Eight tasks, each with a run of its own and ten attempts in it: 21 transitions a task.
@@ -272,10 +260,4 @@ async fn e31_every_hot_query_uses_an_index() {
             assert!(indexed && !step.contains("TEMP B-TREE"), "{query}: {step}");
         }
     }
-}
-
-async fn raw(dir: &Path) -> sqlx::SqliteConnection {
-    use sqlx::ConnectOptions;
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.join("state.db"));
-    options.busy_timeout(Duration::from_secs(10)).connect().await.unwrap()
 }

@@ -1,31 +1,13 @@
 //! Large databases, long readers, slow owners, wrong clocks: what a store meets in the long run.
 
-use std::path::Path;
-use std::time::Duration;
+mod common;
 
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::Connection;
 use store::lease::Claim;
-use store::record::{AttemptState, StageState};
-use store::{AttemptEnd, DecidedStage, FileMemo, NewAttempt, NewRun, Store, StoreError};
+use store::record::AttemptState;
+use store::{AttemptEnd, FileMemo, NewAttempt, Store, StoreError};
 
-async fn raw(dir: &Path) -> SqliteConnection {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.join("state.db"));
-    options.busy_timeout(Duration::from_secs(10)).connect().await.unwrap()
-}
-
-async fn new_run(store: &Store) -> String {
-    let new = NewRun {
-        pipeline: "p",
-        source: "p.toml",
-        spec_hash: "h",
-        plan: "{}",
-        cwd: Path::new("/"),
-        command: "pipeline run p.toml",
-    };
-    let (state, reasons) = (StageState::Pending, "[]".into());
-    let stage = DecidedStage { name: "s", kind: "report", fingerprint: "f", state, reasons, forced: false };
-    store.create_run(new, &[stage]).await.unwrap()
-}
+use common::{new_run, raw};
 
 fn dead() -> AttemptEnd<'static> {
     AttemptEnd {
